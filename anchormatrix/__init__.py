@@ -1,0 +1,1 @@
+"""Choose how to split a diffusion transformer over the cards of a shared accelerator host."""

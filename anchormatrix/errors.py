@@ -1,0 +1,62 @@
+"""Errors a person can act on: what happened, where, what was expected, what to do."""
+
+from __future__ import annotations
+
+_LINE_LIMIT = 160
+
+
+class AnchorMatrixError(Exception):
+    """Base of every error this software raises on purpose.
+
+    ``what`` is one sentence without a full stop; ``where`` names the file, command, key or line; ``expected`` and
+    ``todo`` complete it. ``str(error)`` is a single printable line, whatever the outside text contained.
+    """
+
+    def __init__(self, what: str, *, where: str = "", expected: str = "", todo: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.expected = expected
+        self.todo = todo
+
+    def __str__(self) -> str:
+        parts = [self.what]
+        if self.where:
+            parts.insert(0, self.where)
+        line = ": ".join(parts)
+        if self.expected:
+            line += f"; expected {self.expected}"
+        if self.todo:
+            line += f"; {self.todo}"
+        return " ".join(line.split())
+
+
+class InputError(AnchorMatrixError):
+    """Something that came from outside (vendor tool, log, CSV, JSON) cannot be read as what it should be."""
+
+
+class ConfigError(AnchorMatrixError):
+    """The configuration is wrong: key path, what was given, what is allowed."""
+
+
+class HostError(AnchorMatrixError):
+    """A host cannot be reached, or a command on it cannot be run, timed out or failed."""
+
+
+class ContractError(AnchorMatrixError):
+    """The live state of the host no longer matches the contract that a job was started for."""
+
+
+class LeaseError(AnchorMatrixError):
+    """The cards of a group cannot be leased: another session of this software holds one of them."""
+
+
+class EngineError(AnchorMatrixError):
+    """A serving engine did not start, died, or refused a form; carries the evidence as its message."""
+
+
+def quoted_line(line: str) -> str:
+    """Return an offending line as it may be shown in an error: printable, on one line, at most 160 characters."""
+    printable = "".join(char if char.isprintable() else " " for char in line).strip()
+    clipped = printable if len(printable) <= _LINE_LIMIT else printable[: _LINE_LIMIT - 1] + "…"
+    return f"«{clipped}»"

@@ -1,0 +1,91 @@
+"""Reading and writing the project's own files: atomically, with a schema number, with errors that name the file."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from anchormatrix.errors import InputError
+
+SCHEMA = 1
+
+
+def write_bytes(path: Path | str, data: bytes) -> None:
+    """Write ``data`` to a temporary name beside ``path`` and rename it: a reader sees the old file or the whole new one."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """Write UTF-8 text atomically."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_json(path: Path | str, values: Mapping[str, Any]) -> None:
+    """Write a JSON object atomically, with ``"schema": 1`` as its first key."""
+    write_text(path, json_text(values))
+
+
+def json_text(values: Mapping[str, Any]) -> str:
+    """Return the text that :func:`write_json` writes."""
+    return json.dumps({"schema": SCHEMA, **values}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def read_json(path: Path | str) -> dict[str, Any]:
+    """Read a JSON object written by :func:`write_json`.
+
+    Raises :class:`InputError` naming the file when it is missing, is not JSON, is not an object, or has another schema.
+    """
+    path = Path(path)
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError("no such file", where=str(path), todo="run the step that makes it first") from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(
+            f"not readable as JSON ({error})", where=str(path), todo="delete the file; the next run makes it again"
+        ) from None
+    if not isinstance(values, dict) or values.get("schema") != SCHEMA:
+        found = values.get("schema") if isinstance(values, dict) else type(values).__name__
+        raise InputError(
+            f"schema is {found!r}",
+            where=str(path),
+            expected=f'a JSON object with "schema": {SCHEMA}',
+            todo="delete the file; the next run makes it again",
+        )
+    return values
+
+
+def write_csv(path: Path | str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write rows as CSV with a header, atomically. ``None`` becomes an empty field; a missing key is an error."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow(["" if row[column] is None else row[column] for column in columns])
+    write_text(path, text.getvalue())
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

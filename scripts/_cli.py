@@ -1,0 +1,31 @@
+"""What every command shares: the project on the import path, errors as one line, exit codes 0, 1 (finding) and 2."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from anchormatrix.errors import AnchorMatrixError  # noqa: E402  (the path above comes first)
+
+FINDING = 1
+CANNOT = 2
+
+
+def run(main: Callable[[], int | None]) -> None:
+    """Run a command and leave with its exit code; an expected error becomes one line on stderr and exit code 2."""
+    try:
+        code = main()
+        sys.stdout.flush()
+    except AnchorMatrixError as error:
+        print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+        code = CANNOT
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = CANNOT
+    raise SystemExit(code or 0)
