@@ -18,7 +18,7 @@ SCHEMA = 1
 
 
 def write_bytes(path: Path | str, data: bytes) -> None:
-    """Write ``data`` to a temporary name beside ``path`` and rename it: a reader sees the old file or the whole new one."""
+    """Write ``data`` to a temporary name beside ``path`` and rename it: readers see the old file or the new one."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from anchormatrix.errors import AnchorMatrixError  # noqa: E402  (the path above comes first)
+from anchormatrix.errors import AnchorMatrixError
 
 FINDING = 1
 CANNOT = 2
