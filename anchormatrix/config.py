@@ -1,0 +1,238 @@
+"""The configuration: read, merged, checked once at the door, and handed on as frozen values.
+
+Sections that describe a thing (host, device, engine, workload, model) are taken whole from the last file that gives
+them, because half of one host and half of another is neither. Sections that describe a policy are merged key by key
+over the default configuration; inside them a list or a map of sizes, forms or tiers is taken whole.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import math
+import types
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from anchormatrix.errors import ConfigError
+from anchormatrix.forms import OFFLOADS, parse_form
+from anchormatrix.settings import Settings
+
+ROOT = Path(__file__).resolve().parent.parent
+DEFAULT_FILE = ROOT / "config" / "config.yaml"
+SCHEMA_FILE = ROOT / "config" / "config.schema.yaml"
+
+_THINGS = ("host", "device", "engine", "workload", "model")
+_WHOLE = (("matrix", "forms"), ("matrix", "tiers"), ("smoke", "expected_step_s"), ("groups", "pinned"))
+
+
+def load_settings(path: Path | str) -> Settings:
+    """Read one configuration file over the default configuration."""
+    return build_settings(merged([Path(path)]))
+
+
+def merged(paths: Sequence[Path], overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Merge configuration files, later over earlier, over the default file; then single overrides.
+
+    Raises :class:`ConfigError` naming the file and line of what cannot be read.
+    """
+    values = read_config(DEFAULT_FILE)
+    for path in paths:
+        if path.resolve() != DEFAULT_FILE:
+            values = _over(values, read_config(path))
+    return _over(values, _text_keys(overrides or {}))
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Read one YAML (or JSON) file as a map with text keys; a key given twice is an error, not a silent choice."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot be read ({error})", where=str(path), todo="check --configfile") from None
+    try:
+        values = yaml.load(text, Loader=_StrictLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        raise ConfigError(f"not YAML: {getattr(error, 'problem', error)}", where=where) from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise ConfigError(f"holds {type(values).__name__}", where=str(path), expected="a map of sections")
+    return _text_keys(values)
+
+
+def build_settings(values: Mapping[str, Any]) -> Settings:
+    """Check a merged configuration against the schema and the rules between keys, and return it as values.
+
+    Raises :class:`ConfigError` with the key path, what was given, what is allowed, and the nearest key for a typo.
+    """
+    values = _text_keys(values)
+    _check_schema(values)
+    settings = typing.cast(Settings, _build(Settings, values))
+    _check_combinations(settings)
+    return settings
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """A safe loader for which a repeated key is an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, (dict, list)):
+                raise yaml.constructor.ConstructorError(None, None, "a key must be text", key_node.start_mark)
+            if str(key) in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
+            seen.add(str(key))
+        return super().construct_mapping(node, deep)
+
+
+def _text_keys(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _text_keys(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_text_keys(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{value} is not a number to count with", where="configuration", expected="a finite number")
+    return value
+
+
+def _over(base: Mapping[str, Any], top: Mapping[str, Any], path: tuple[str, ...] = ()) -> dict[str, Any]:
+    result = dict(base)
+    for key, value in top.items():
+        here = (*path, key)
+        below = result.get(key)
+        whole = (not path and key in _THINGS) or here in _WHOLE
+        if not whole and isinstance(below, Mapping) and isinstance(value, Mapping):
+            result[key] = _over(below, value, here)
+        else:
+            result[key] = value
+    return result
+
+
+def _check_schema(values: Mapping[str, Any]) -> None:
+    import jsonschema  # noqa: PLC0415  a tenth of a second that not every importer needs
+
+    schema = yaml.safe_load(SCHEMA_FILE.read_text(encoding="utf-8"))
+    errors = sorted(
+        jsonschema.Draft202012Validator(schema).iter_errors(values),
+        key=lambda error: [str(part) for part in error.path],
+    )
+    if errors:
+        lines = [_explained(error) for error in errors]
+        first = lines[0]
+        more = f" (and {len(lines) - 1} more: {'; '.join(str(line) for line in lines[1:4])})" if len(lines) > 1 else ""
+        raise ConfigError(first.what + more, where=first.where, expected=first.expected, todo=first.todo)
+
+
+def _explained(error: Any) -> ConfigError:
+    where = ".".join(str(part) for part in error.absolute_path) or "configuration"
+    known = list(error.schema.get("properties", {}))
+    hint = error.schema.get("description", "")
+    given = json.dumps(error.instance, ensure_ascii=False, default=str)[:120]
+    if error.validator == "additionalProperties":
+        unknown = sorted(set(error.instance) - set(known))
+        near = difflib.get_close_matches(unknown[0], known, n=1, cutoff=0.5)
+        todo = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(known)}"
+        return ConfigError(f"unknown key {unknown[0]!r}", where=where, todo=todo)
+    if error.validator == "required":
+        missing = [key for key in error.validator_value if key not in error.instance]
+        return ConfigError(f"{', '.join(missing)} is missing", where=where, todo="config/README.md explains every key")
+    if error.validator in ("anyOf", "oneOf"):
+        return ConfigError(f"{given} is not allowed", where=where, expected=hint)
+    allowed = {
+        "type": lambda: _type_words(error.validator_value),
+        "enum": lambda: "one of " + ", ".join(map(str, error.validator_value)),
+        "const": lambda: str(error.validator_value),
+        "minimum": lambda: f"at least {error.validator_value}",
+        "exclusiveMinimum": lambda: f"more than {error.validator_value}",
+        "maximum": lambda: f"at most {error.validator_value}",
+        "minItems": lambda: f"at least {error.validator_value} of them",
+        "minLength": lambda: "some text",
+        "uniqueItems": lambda: "no entry twice",
+    }.get(error.validator, lambda: error.message)()
+    return ConfigError(f"{given} is not allowed", where=where, expected=f"{allowed}{f' ({hint})' if hint else ''}")
+
+
+def _type_words(names: str | Sequence[str]) -> str:
+    words = {"object": "a map", "array": "a list", "string": "text", "integer": "a whole number", "null": "null"}
+    listed = [names] if isinstance(names, str) else names
+    return " or ".join(words.get(name, f"a {name}") for name in listed)
+
+
+def _build(kind: Any, value: Any) -> Any:
+    """Turn validated JSON values into the annotated type: dataclass, mapping, tuple, union or plain value."""
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return _build_union(args, value)
+    if dataclasses.is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        return typing.cast(Any, kind)(**{key: _build(hints[key], item) for key, item in value.items()})
+    if origin is tuple:
+        return tuple(_build(args[0], item) for item in value)
+    if origin is not None and issubclass(origin, Mapping):
+        return {_build(args[0], key): _build(args[1], item) for key, item in value.items()}
+    if kind is int and isinstance(value, str):
+        return int(value)
+    return value
+
+
+def _build_union(args: Iterable[Any], value: Any) -> Any:
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    kind = next(arg for arg in args if typing.get_origin(arg) or dataclasses.is_dataclass(arg))
+    return _build(kind, value)
+
+
+def _check_combinations(settings: Settings) -> None:
+    """Rules that tie two keys together, which a schema cannot say."""
+    matrix = settings.matrix
+    if settings.host.kind == "ssh" and settings.host.ssh is None:
+        raise ConfigError("host.kind is ssh but host.ssh is not given", where="host", todo="add host.ssh.host")
+    if matrix.tiers["few"] >= matrix.tiers["anchor"]:
+        raise ConfigError(
+            f"few is {matrix.tiers['few']} steps and anchor is {matrix.tiers['anchor']}",
+            where="matrix.tiers",
+            expected="few below anchor",
+        )
+    if matrix.warmups.min > matrix.warmups.max:
+        raise ConfigError(f"min {matrix.warmups.min} is above max {matrix.warmups.max}", where="matrix.warmups")
+    if settings.device.kind == "cpu" and settings.device.cards is None:
+        raise ConfigError("a cpu device needs the number of cards", where="device.cards")
+    for name in settings.selection.offload_order:
+        if name not in OFFLOADS:
+            raise ConfigError(f"{name!r}", where="selection.offload_order", expected=f"some of {', '.join(OFFLOADS)}")
+    for size, cards in settings.groups.pinned.items():
+        if len(set(cards)) != size:
+            raise ConfigError(f"{list(cards)} is not {size} different cards", where=f"groups.pinned.{size}")
+    _check_forms(settings)
+
+
+def _check_forms(settings: Settings) -> None:
+    if isinstance(settings.matrix.forms, str):
+        return
+    for size in settings.matrix.sizes:
+        where = f"matrix.forms.{size}"
+        names = settings.matrix.forms.get(size)
+        if not names:
+            raise ConfigError("no form is given for this size", where=where, todo="list forms, or use forms: auto")
+        forms = [_parsed(name, where) for name in names]
+        for form in forms:
+            if form.cards != size:
+                raise ConfigError(f"form {form.name} runs on {form.cards} cards, not {size}", where=where)
+        if len(set(forms)) != len(forms):
+            raise ConfigError("a form is listed twice", where=where)
+
+
+def _parsed(name: str, where: str) -> Form:
+    try:
+        return parse_form(name)
+    except ConfigError as error:
+        raise ConfigError(error.what, where=where, expected=error.expected) from None
