@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from anchormatrix.errors import ConfigError
-from anchormatrix.forms import OFFLOADS, parse_form
+from anchormatrix.forms import OFFLOADS, Form, parse_form
 from anchormatrix.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent

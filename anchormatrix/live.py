@@ -1,0 +1,65 @@
+"""One reading of the live host: what its cards, links and software are now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anchormatrix.devices.open import open_device
+from anchormatrix.errors import HostError
+from anchormatrix.hosts.base import Host
+from anchormatrix.hosts.open import open_host
+from anchormatrix.settings import Settings
+from anchormatrix.topology import HostState
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The software that belongs to a contract. ``driver`` comes from the vendor's tool."""
+
+    driver: str
+    toolkit: str
+    framework: str
+    framework_version: str
+
+
+@dataclass(frozen=True)
+class Live:
+    """Cards, links and software of a host, read together."""
+
+    state: HostState
+    stack: Stack
+
+
+def read_live(settings: Settings) -> Live:
+    """Open the host, read it once, and close it again. Raises :class:`HostError` or ``InputError``."""
+    host = open_host(settings.host)
+    try:
+        return read_live_on(host, settings)
+    finally:
+        host.close()
+
+
+def read_live_on(host: Host, settings: Settings) -> Live:
+    """Read cards, links and software versions on an open host."""
+    state = open_device(settings.device).read(host, timeout_s=settings.host.command_timeout_s)
+    versions = dict(state.versions)
+    return Live(
+        state,
+        Stack(
+            driver=versions.get("driver", "not stated"),
+            toolkit=_version(host, settings.device.toolkit, settings, "device.toolkit"),
+            framework=settings.engine.kind,
+            framework_version=_version(host, settings.engine.version, settings, "engine.version"),
+        ),
+    )
+
+
+def _version(host: Host, given: str | tuple[str, ...], settings: Settings, key: str) -> str:
+    """A version given as text, or the first line that the given command prints."""
+    if isinstance(given, str):
+        return given
+    done = host.run(given, timeout_s=settings.host.command_timeout_s, env=dict(settings.engine.env))
+    lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    if not lines:
+        raise HostError("prints no version", where=" ".join(given), todo=f"correct {key}, or give the version as text")
+    return lines[0]
