@@ -1,0 +1,44 @@
+# Sets everything up in .venv and calls the same Snakemake and pytest commands a person would type.
+PYTHON ?= $(firstword $(foreach name,python3.12 python3.11 python3,$(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
+VENV := .venv
+READY := $(VENV)/.ready
+BIN := $(VENV)/bin
+
+.PHONY: matrix_report test lint pytest dummy-run-env test-real lock
+
+matrix_report: $(READY)
+	$(BIN)/snakemake --cores 1 matrix_report
+
+test: lint pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/snakefmt --check Snakefile rules
+	$(BIN)/snakemake --lint
+
+pytest: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -q
+
+# The dummy run's own environment: torch and diffusers, never in .venv.
+dummy-run-env: .venv-dummy-run/.ready
+
+.venv-dummy-run/.ready: envs/dummy-run.txt $(READY)
+	$(BIN)/python scripts/make_dummy_run_env.py
+	touch $@
+
+test-real: $(READY) dummy-run-env
+	$(BIN)/python -m pytest -q -m real_engine
+
+$(READY): requirements.lock
+	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or newer is needed (python3 -m venv must work)" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	touch $@
+
+lock: $(READY)
+	$(BIN)/python -m pip install --quiet --upgrade --upgrade-strategy eager '.[dev]'
+	$(BIN)/python -m pip uninstall --quiet --yes anchormatrix
+	{ head -n 1 requirements.lock; $(BIN)/python -m pip freeze; } > requirements.lock.new
+	mv requirements.lock.new requirements.lock
