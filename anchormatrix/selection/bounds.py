@@ -9,11 +9,12 @@ from itertools import product
 from anchormatrix.contract import Contract
 from anchormatrix.forms import Form
 from anchormatrix.selection.figures import ModelFigures
+from anchormatrix.selection.memory import offload_axis
 from anchormatrix.selection.sweep import Estimate, Sweep
 from anchormatrix.topology import Topology
 
-# Ranks are numbered with tensor parallelism fastest, then Ulysses, all-gather-KV, ring, pipeline and CFG.
-_PLACEMENT = ("tp", "usp", "ag", "ring", "pp", "cfg")
+# Ranks are numbered with tensor parallelism fastest, then Ulysses, ring, all-gather-KV, pipeline and CFG.
+_PLACEMENT = ("tp", "usp", "ring", "ag", "pp", "cfg")
 _REDUCTIONS_PER_LAYER = 2  # one after attention, one after the feed-forward
 
 
@@ -129,7 +130,7 @@ def collectives(form: Form, model: ModelFigures) -> tuple[Collective, ...]:
 
     Ulysses: all-to-all of Q, K, V and of the output. All-gather-KV: K and V of the local heads. Ring: K and V blocks,
     ring−1 hops. Tensor parallelism: all-reduce after attention and after the feed-forward. Distributed layerwise
-    offload: all-gather of the layer's weights over the ranks that share a copy. With grouped-query attention K and V
+    offload: all-gather of the layer's weights over the degree that shares a copy. With grouped-query attention K and V
     shrink by KV heads ÷ heads (repeated where fewer than ranks). Once-per-step calls (CFG, pipeline) are not layers'.
     """
     value = model.head_dim * model.bytes_per_value
@@ -154,10 +155,11 @@ def collectives(form: Form, model: ModelFigures) -> tuple[Collective, ...]:
     if form.mask_chunks > 1:
         found = [_chunked(call, form.mask_chunks) for call in found]
     if form.offload == "distributed-layerwise-offload":
-        sharers = form.cards // (form.tp * form.pp)
-        if sharers > 1 and model.weights_gb:
+        axis = offload_axis(form)
+        if axis and model.weights_gb:
+            sharers = form.degrees[axis]
             shard = model.weights_gb * 1e9 / model.layers / form.tp / sharers
-            found.append(Collective("all_gather", "layer weights", "copies", sharers, 1, shard))
+            found.append(Collective("all_gather", "layer weights", axis, sharers, 1, shard))
     return tuple(found)
 
 
@@ -175,11 +177,7 @@ def _chunked(call: Collective, chunks: int) -> Collective:
 
 
 def rank_groups(form: Form, dimension: str) -> tuple[tuple[int, ...], ...]:
-    """The rank groups of one dimension, tensor ranks fastest: ``tp2-usp2`` has tp groups (0,1) (2,3), usp (0,2) (1,3).
-
-    ``copies`` are the ranks that hold the same weights: all but the tensor and pipeline dimensions.
-    """
-    along = ("usp", "ag", "ring", "cfg") if dimension == "copies" else (dimension,)
+    """The rank groups of one degree, tensor ranks fastest: ``tp2-usp2`` has tp groups (0,1) (2,3), usp (0,2) (1,3)."""
     sizes = [form.degrees[name] for name in _PLACEMENT]
     groups: dict[tuple[int, ...], list[int]] = {}
     for digits in product(*(range(size) for size in reversed(sizes))):
@@ -188,7 +186,7 @@ def rank_groups(form: Form, dimension: str) -> tuple[tuple[int, ...], ...]:
         for name, size in zip(_PLACEMENT, sizes, strict=True):
             rank += place[name] * stride
             stride *= size
-        key = tuple(place[name] for name in _PLACEMENT if name not in along)
+        key = tuple(place[name] for name in _PLACEMENT if name != dimension)
         groups.setdefault(key, []).append(rank)
     return tuple(sorted(tuple(sorted(ranks)) for ranks in groups.values()))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Any
 
 from anchormatrix.forms import Form, parse_form
 from anchormatrix.selection.figures import EngineLimits, ModelFigures
@@ -139,8 +140,8 @@ def splits(size: int, degrees: Sequence[str] = _DEGREES) -> Iterator[Form]:
     yield from sorted(found, key=lambda form: (form.tp, form.pp, form.ring, form.ag, form.cfg, form.usp))
 
 
-def _form(degrees: Mapping[str, int]) -> Form:
-    return replace(Form(), **degrees)
+def _form(degrees: Mapping[str, Any]) -> Form:
+    return Form(**degrees)
 
 
 def _factorisations(size: int, parts: int) -> Iterator[tuple[int, ...]]:

@@ -61,7 +61,7 @@ def memory_of(form: Form, model: ModelFigures) -> Memory:
     tensor parallelism leaves the residual stream whole, so it is not credited. Buffers are what the collectives of one
     layer need at once. The text encoder is split over all ranks, the VAE's weights are repeated. Offload: whole
     components (``cpu-offload``) are resident one at a time; layer by layer, two layers are. Plain layerwise offload
-    keeps one host copy per rank, the distributed one shares a copy among the ranks that repeat the weights.
+    keeps one host copy per rank; the distributed kind shares one among the ranks of :func:`offload_axis`.
     """
     weights = model.weights_gb / (form.tp * form.pp)
     activation = model.activation_gb / form.sequence_degree
@@ -72,7 +72,9 @@ def memory_of(form: Form, model: ModelFigures) -> Memory:
         other = max(0.0, encoder - weights - activation, vae - weights - activation)
     elif form.offload:
         layers = model.layers / form.pp
-        copies = form.cards if form.offload == "layerwise-offload" else form.tp * form.pp
+        copies = form.cards
+        if form.offload == "distributed-layerwise-offload" and (axis := offload_axis(form)):
+            copies //= form.degrees[axis]
         host = weights * copies
         weights *= min(1.0, _RESIDENT_LAYERS / layers)
     return Memory(form, weights, activation, buffers_gb(form, model), other, host)
@@ -95,6 +97,11 @@ def buffers_gb(form: Form, model: ModelFigures) -> float:
     if form.ring > 1:
         total += 2 * shard * form.usp * 2 * local_kv
     return total / _GB
+
+
+def offload_axis(form: Form) -> str:
+    """The degree over which distributed layerwise offload shares one copy: its ranks would else repeat the weights."""
+    return next((name for name in ("ag", "usp", "ring", "cfg") if form.degrees[name] > 1), "")
 
 
 def why_not(memory: Memory, limits: MemoryLimits) -> str | None:

@@ -1,0 +1,233 @@
+"""What the size sweep of a card group measures, and how a collective test's output becomes points of a sweep."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from anchormatrix.contract import Contract
+from anchormatrix.errors import ConfigError, InputError, quoted_line
+from anchormatrix.forms import Form
+from anchormatrix.selection.bounds import collectives, link_class, rank_groups
+from anchormatrix.selection.figures import ModelFigures
+from anchormatrix.selection.sweep import SweepPoint, wire_bytes
+
+# The names vendors' collective tests use for what the field calls all-to-all, all-gather, all-reduce, send/receive.
+TEST_NAMES = {"all_to_all": "alltoall", "all_gather": "all_gather", "all_reduce": "all_reduce", "send_recv": "sendrecv"}
+
+
+@dataclass(frozen=True, order=True)
+class SweepOrder:
+    """One sweep to run: a collective over card groups that run at once; sizes are bytes one rank hands to a call."""
+
+    collective: str
+    groups: tuple[tuple[int, ...], ...]
+    link_class: str
+    sizes: tuple[int, ...]
+    repeats: int
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of one group."""
+        return len(self.groups[0])
+
+    @property
+    def concurrency(self) -> int:
+        """Groups that run at once."""
+        return len(self.groups)
+
+    @property
+    def cards(self) -> tuple[int, ...]:
+        """All cards that take part."""
+        return tuple(card for group in self.groups for card in group)
+
+
+def plan_sweep(
+    forms: Iterable[Form],
+    model: ModelFigures,
+    contract: Contract,
+    *,
+    sizes_mb: Sequence[float],
+    concurrency: Sequence[int],
+    repeats: int,
+) -> tuple[SweepOrder, ...]:
+    """The sweeps that the forms' collectives need on this group, without repetition.
+
+    For every collective of a form the groups it runs in are taken as placed, per link class, alone and with as many of
+    its groups at once as ``concurrency`` allows (1 and the form's own count are always among them, so that implied and
+    isolated bandwidth can be compared at equal concurrency). All-to-all, all-gather and all-reduce over the whole group
+    are always included.
+    """
+    sizes = tuple(sorted({round(size * 1e6) for size in sizes_mb}))
+    if not sizes or sizes[0] < 1:
+        raise ConfigError(f"sizes {list(sizes_mb)} MB", where="selection.bandwidth.sizes_mb", expected="positive sizes")
+    topology, orders = contract.topology, set()
+    whole = (contract.cards,)
+    if contract.size > 1:
+        kind = contract.link_class
+        orders |= {SweepOrder(name, whole, kind, sizes, repeats) for name in ("all_to_all", "all_gather", "all_reduce")}
+    for form in forms:
+        for call in collectives(form, model):
+            by_links: dict[str, list[tuple[int, ...]]] = {}
+            groups = rank_groups(form, call.dimension)
+            for ranks in groups:
+                cards = tuple(contract.cards[rank] for rank in ranks)
+                by_links.setdefault(link_class(ranks, contract.cards, topology), []).append(cards)
+            for kind, same in by_links.items():
+                for count in sorted({1, *(n for n in concurrency if n <= len(same)), len(same)}):
+                    orders.add(SweepOrder(call.kind, tuple(same[:count]), kind, sizes, repeats))
+    return tuple(sorted(_distinct(orders), key=lambda order: (order.collective, order.ranks, order.concurrency)))
+
+
+def _distinct(orders: Iterable[SweepOrder]) -> list[SweepOrder]:
+    """One order per (collective, link class, ranks, concurrency): the first cards stand for their like."""
+    found: dict[tuple[str, str, int, int], SweepOrder] = {}
+    for order in sorted(orders):
+        found.setdefault((order.collective, order.link_class, order.ranks, order.concurrency), order)
+    return list(found.values())
+
+
+def test_argv(command: Sequence[str], order: SweepOrder, group: Sequence[int]) -> list[str]:
+    """Fill a configured collective test's command for one group.
+
+    ``{collective} {ranks} {cards} {min_bytes} {max_bytes} {repeats}`` are replaced where they stand in a word.
+    """
+    values = {
+        "collective": TEST_NAMES[order.collective],
+        "ranks": str(len(group)),
+        "cards": ",".join(map(str, group)),
+        "min_bytes": str(order.sizes[0]),
+        "max_bytes": str(order.sizes[-1]),
+        "repeats": str(order.repeats),
+    }
+
+    def filled(match: re.Match[str]) -> str:
+        if match[1] not in values:
+            raise ConfigError(
+                f"{{{match[1]}}} is not known",
+                where="selection.bandwidth.command",
+                expected=", ".join(f"{{{name}}}" for name in values),
+            )
+        return values[match[1]]
+
+    return [re.sub(r"\{(\w+)\}", filled, word) for word in command]
+
+
+def points_of(order: SweepOrder, measured: Sequence[Sequence[tuple[int, float]]]) -> tuple[SweepPoint, ...]:
+    """Points from (bytes, µs) pairs of each group that ran: the slowest group counts at every size."""
+    by_size: dict[int, list[float]] = {}
+    for group in measured:
+        for size, time_us in group:
+            by_size.setdefault(size, []).append(time_us)
+    return tuple(
+        SweepPoint(
+            order.collective,
+            order.link_class,
+            order.ranks,
+            size,
+            order.concurrency,
+            max(times),
+            wire_bytes(order.collective, order.ranks, size) / (max(times) * 1e-6) / 1e9,
+        )
+        for size, times in sorted(by_size.items())
+    )
+
+
+_UNITS = {"us": 1.0, "ms": 1e3, "s": 1e6}
+
+
+def parse_collective_test(text: str, *, command: str) -> tuple[tuple[int, float], ...]:
+    """Read (bytes, µs) from the table of a collective test: the vendor's ``|`` table or the common ``#`` table.
+
+    The header names the columns: one with ``size`` in bytes and one with ``time``. A row whose check failed, an empty
+    table or a number that is none is an error that shows the line.
+    """
+    columns: tuple[int, int, float] | None = None
+    rows: list[tuple[int, float]] = []
+    for line in text.splitlines():
+        cells = _cells(line)
+        found = _header(cells)
+        if found:
+            columns = found
+        elif columns and cells and re.fullmatch(r"\d+", cells[0]):
+            rows.append(_row(line, cells, columns, command))
+    if not rows:
+        last = next((line for line in reversed(text.splitlines()) if line.strip()), "")
+        raise InputError(
+            f"no row of a collective test in its output; last line {quoted_line(last)}",
+            where=command,
+            expected="a table with a size and a time column",
+            todo="run the command by hand; a port bind error there means the device was not set before init",
+        )
+    return tuple(rows)
+
+
+def _cells(line: str) -> list[str]:
+    line = line.lstrip("# ")
+    return [cell.strip() for cell in line.split("|")] if "|" in line else line.split()
+
+
+def _header(cells: Sequence[str]) -> tuple[int, int, float] | None:
+    """(index of size, index of time, µs per unit), or None when the line is no header."""
+    names = [cell.lower() for cell in cells]
+    size = next((i for i, name in enumerate(names) if "size" in name), None)
+    time = next((i for i, name in enumerate(names) if "time" in name), None)
+    if size is None or time is None or any(name[:1].isdigit() for name in names):
+        return None
+    unit = re.search(r"\((us|ms|s)\)", names[time])
+    return size, time, _UNITS[unit[1]] if unit else 1.0
+
+
+def _row(line: str, cells: Sequence[str], columns: tuple[int, int, float], command: str) -> tuple[int, float]:
+    size_at, time_at, scale = columns
+    try:
+        size, time_us = int(cells[size_at]), float(cells[time_at]) * scale
+    except (IndexError, ValueError):
+        raise InputError(f"unreadable row {quoted_line(line)}", where=command) from None
+    if not (size > 0 and math.isfinite(time_us) and time_us > 0):
+        raise InputError(f"impossible row {quoted_line(line)}", where=command)
+    if any(cell.lower() in ("failed", "fail", "error") for cell in cells):
+        raise InputError(f"the test's own result check failed: {quoted_line(line)}", where=command)
+    return size, time_us
+
+
+def parse_bench(text: str, *, command: str) -> tuple[tuple[int, float], ...]:
+    """Read the micro-benchmark's lines: ``{"bytes": n, "times_us": [t, …]}``, one per size; other lines are ignored.
+
+    The median counts: a shared host's stray slow call is not the link.
+    """
+    rows: list[tuple[int, float]] = []
+    for line in text.splitlines():
+        if not line.startswith('{"bytes"'):
+            continue
+        try:
+            values = json.loads(line)
+            times = [float(time) for time in values["times_us"]]
+            size = int(values["bytes"])
+        except (ValueError, TypeError, KeyError):
+            raise InputError(f"unreadable line {quoted_line(line)}", where=command) from None
+        if size <= 0 or not times or not all(math.isfinite(time) and time > 0 for time in times):
+            raise InputError(f"impossible line {quoted_line(line)}", where=command)
+        rows.append((size, median(times)))
+    if not rows:
+        last = next((line for line in reversed(text.splitlines()) if line.strip()), "")
+        raise InputError(f"the micro-benchmark printed no result; last line {quoted_line(last)}", where=command)
+    return tuple(rows)
+
+
+def bench_arguments(order: SweepOrder, *, device: str, backend: str) -> list[str]:
+    """Arguments of ``collective_bench.py``; cards are numbered as they are visible to it, from 0."""
+    place: Mapping[int, int] = {card: index for index, card in enumerate(sorted(order.cards))}
+    values = {
+        "collective": order.collective,
+        "groups": [[place[card] for card in group] for group in order.groups],
+        "sizes": list(order.sizes),
+        "repeats": order.repeats,
+        "device": device,
+        "backend": backend,
+    }
+    return [json.dumps(values, separators=(",", ":"))]
