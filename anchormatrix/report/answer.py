@@ -1,0 +1,245 @@
+"""The report's words: the answer in two sentences, a card per size, and one sentence of reading per picture.
+
+Every sentence follows from the numbers it names; "no difference" and "not decidable, because …" are answers too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from anchormatrix.report.facts import ANCHOR, FEW, Choice, Verdict
+from anchormatrix.report.model import Measured, Report
+
+CROSS_DOMAIN = "not one interconnect domain, bandwidth second-best"
+WINNER, NO_DIFFERENCE, NOT_DECIDABLE, NO_GROUP = "winner", "no difference", "not decidable", "no group"
+_TRUST = {
+    "extrapolates": ("may be used", True),
+    "drift": ("may not be used: the step time drifts with the step count", False),
+    "order_flip": ("may not be used: it ranks the forms differently from the anchor", False),
+    "unstable": ("may not be used: the cells are too noisy", False),
+    "incomplete": ("cannot be judged: the matrix is incomplete", False),
+}
+
+
+@dataclass(frozen=True)
+class SizeAnswer:
+    """What is decided for one size. ``outcome`` is one of the four constants above."""
+
+    size: int
+    outcome: str
+    headline: str
+    detail: str
+    basis: str
+    trusted: bool | None
+    trust: str
+    conditions: tuple[str, ...]
+    unknowns: tuple[str, ...]
+    changes: tuple[str, ...]
+    warnings: tuple[str, ...]
+    measured: Measured | None
+    confidence: str = ""
+
+
+def size_answers(report: Report) -> tuple[SizeAnswer, ...]:
+    """The answer of every configured size, in order."""
+    return tuple(_size_answer(report, size) for size in report.sizes)
+
+
+def opening(report: Report, answers: Sequence[SizeAnswer]) -> tuple[str, str]:
+    """The two sentences the report opens with: what to use and what it rests on; whether few steps may be trusted."""
+    return _what_to_use(report, answers), _whether_to_trust(report, answers)
+
+
+def _size_answer(report: Report, size: int) -> SizeAnswer:
+    measured = report.of_size(size)
+    if measured is None:
+        why = report.why_no_group(size)
+        return _undecided(size, NO_GROUP, "no legal group", why, None)
+    verdict = measured.verdict.value
+    if verdict is None:
+        return _undecided(size, NOT_DECIDABLE, "not decidable", measured.verdict.missing, measured)
+    choice = report.choices.value.by_contract.get(measured.contract.id) if report.choices.value else None
+    words, trusted = _TRUST.get(verdict.status, (f"has the unknown status {verdict.status}", False))
+    if verdict.winner:
+        outcome, headline, detail = WINNER, verdict.winner, _lead(verdict, choice)
+    elif len(verdict.tied_with) > 1 and verdict.status != "unstable":
+        outcome, headline = NO_DIFFERENCE, "no difference"
+        detail = f"{listed(verdict.tied_with)} lie within the noise floor of one another; any of them may be used"
+    else:
+        outcome, headline = NOT_DECIDABLE, "not decidable"
+        detail = f"because {_reason(verdict)}"
+    return SizeAnswer(
+        size=size,
+        outcome=outcome,
+        headline=headline,
+        detail=detail,
+        basis=basis(report, measured),
+        trusted=trusted,
+        trust=f"The {report.tiers.get(FEW, '?')}-step ranking {words}",
+        conditions=choice.conditions if choice else (),
+        unknowns=choice.unknowns if choice else (),
+        changes=_changes(report, measured, verdict, choice),
+        warnings=_warnings(measured, verdict),
+        measured=measured,
+        confidence=choice.confidence if choice else "",
+    )
+
+
+def _undecided(size: int, outcome: str, headline: str, why: str, measured: Measured | None) -> SizeAnswer:
+    return SizeAnswer(size, outcome, headline, f"because {why}", "", None, "", (), (), (), (), measured)
+
+
+def _lead(verdict: Verdict, choice: Choice | None) -> str:
+    margin = verdict.margin_pct if verdict.margin_pct is not None else (choice.margin_pct if choice else None)
+    tied = [form for form in verdict.tied_with if form != verdict.winner]
+    if tied:
+        return f"fastest, but {listed(tied)} {'is' if len(tied) == 1 else 'are'} within the noise floor of it"
+    if verdict.runner_up is None or margin is None:
+        return "the only form with a usable number, so there is nothing to rank it against"
+    return f"{margin:.1f} % ahead of {verdict.runner_up}"
+
+
+def _reason(verdict: Verdict) -> str:
+    missing = "; missing: " + ", ".join(verdict.missing) if verdict.missing else ""
+    return (verdict.reason or verdict.status.replace("_", " ")).rstrip(".") + missing
+
+
+def basis(report: Report, measured: Measured) -> str:
+    """Contract, group, tier, repeats, windows and dispersion: what a number of this contract stands on."""
+    contract = measured.contract
+    group = f"{contract.id} v{contract.version}, cards {', '.join(map(str, contract.cards))} ({contract.link_class})"
+    return f"{group}; {design(report, measured)}"
+
+
+def design(report: Report, measured: Measured) -> str:
+    """Tier, repeats × windows and the largest dispersion of the anchor cells of a contract."""
+    cells = [cell for form in measured.measured_forms for cell in measured.windows(form, ANCHOR)]
+    tier = f"anchor tier ({report.tiers.get(ANCHOR, '?')} steps)"
+    if not cells:
+        return f"{tier}, nothing measured"
+    repeats = sorted({cell.repeats for cell in cells})
+    windows = len({cell.window for cell in cells})
+    count = f"{repeats[0]}" if len(repeats) == 1 else f"{repeats[0]} to {repeats[-1]}"
+    text = f"{tier}, {count} repeats in {'each of ' + str(windows) + ' windows' if windows > 1 else '1 window'}"
+    worst = worst_dispersion(measured)
+    return f"{text}, dispersion at most {worst:.1f} %" if worst is not None else text
+
+
+def worst_dispersion(measured: Measured) -> float | None:
+    """The largest dispersion over all repeats of a cell of a contract, in percent."""
+    found = [
+        cell.dispersion_pct
+        for form in measured.measured_forms
+        for tier in (FEW, ANCHOR)
+        if (cell := measured.cell(form, tier)) and cell.dispersion_pct is not None
+    ]
+    return max(found, default=None)
+
+
+def _changes(report: Report, measured: Measured, verdict: Verdict, choice: Choice | None) -> tuple[str, ...]:
+    """What would change the answer of a size."""
+    found = list(choice.reversal) if choice else []
+    if verdict.cure:
+        found.append(verdict.cure)
+    if verdict.ratio and verdict.status == "extrapolates":
+        form, ratio = max(verdict.ratio.items(), key=lambda item: abs(item[1] - 1))
+        found.append(
+            f"r beyond ±{report.drift_limit_pct:g} % would withdraw the few-step ranking; "
+            f"the nearest is {form} with r = {ratio:.3f}"
+        )
+    if choice is None and verdict.winner and verdict.margin_pct is not None:
+        found.append(
+            f"a change of more than {verdict.margin_pct:.1f} % between {verdict.winner} and {verdict.runner_up}"
+        )
+    return tuple(found)
+
+
+def _warnings(measured: Measured, verdict: Verdict) -> tuple[str, ...]:
+    found = [] if measured.contract.one_domain else [CROSS_DOMAIN]
+    smoke = measured.smoke.value
+    if smoke is None or smoke.status == "unverified":
+        found.append(f"the group's smoke is unverified: {measured.smoke.missing or 'nothing to compare it with'}")
+    drifted = [f"{drift.form} {drift.tier} {drift.drift_pct:+.1f} %" for drift in verdict.drifts if drift.exceeds]
+    if drifted:
+        stands = "the winner still stands" if verdict.winner else "no winner is claimed"
+        found.append(f"cells moved between the windows ({', '.join(drifted)}); {stands}")
+    if verdict.did_not_run:
+        found.append(f"did not run through: {listed([form for form, _ in verdict.did_not_run])}")
+    return tuple(found)
+
+
+def _what_to_use(report: Report, answers: Sequence[SizeAnswer]) -> str:
+    decided = [answer for answer in answers if answer.outcome == WINNER]
+    parts = []
+    if decided:
+        uses = listed([f"{answer.headline} on {answer.size} cards ({answer.detail})" for answer in decided])
+        parts.append(f"use {uses}")
+    for answer in answers:
+        if answer.outcome == NO_DIFFERENCE:
+            parts.append(f"there is no difference on {answer.size} cards: {answer.detail}")
+        elif answer.outcome == NOT_DECIDABLE:
+            parts.append(f"{answer.size} cards are not decidable, {answer.detail}")
+        elif answer.outcome == NO_GROUP:
+            parts.append(f"{answer.size} cards have no legal group, {answer.detail}")
+    if not parts:
+        return "Nothing was asked for: the configuration names no size."
+    rests = _rests_on(report, [answer for answer in answers if answer.outcome in (WINNER, NO_DIFFERENCE)])
+    return _capital("; ".join(parts)) + (f"; this rests on {rests}." if rests else ".")
+
+
+def _rests_on(report: Report, answers: Sequence[SizeAnswer]) -> str:
+    designs: dict[str, list[int]] = {}
+    measured = [answer.measured for answer in answers if answer.measured]
+    for one in measured:
+        designs.setdefault(design(report, one).split(", dispersion")[0], []).append(one.contract.size)
+    worst = max((value for one in measured if (value := worst_dispersion(one)) is not None), default=None)
+    text = "; ".join(
+        words + (f" ({listed(map(str, sizes))} cards)" if len(designs) > 1 else "") for words, sizes in designs.items()
+    )
+    return f"the {text}, dispersion at most {worst:.1f} %" if text and worst is not None else text
+
+
+def _whether_to_trust(report: Report, answers: Sequence[SizeAnswer]) -> str:
+    few = report.tiers.get(FEW, "?")
+    trusted = [answer for answer in answers if answer.trusted]
+    distrusted = [answer for answer in answers if answer.trusted is False]
+    if not trusted and not distrusted:
+        return f"Whether a {few}-step ranking may be trusted was not measured."
+    ranking = f"the {few}-step ranking"
+    parts = []
+    if trusted:
+        parts.append(f"{ranking} may be trusted on {_cards(trusted)}")
+    for answer in distrusted:
+        reason = answer.trust.split(ranking[4:], 1)[-1].strip()
+        parts.append(f"on {answer.size} cards it {reason}" if parts else f"on {answer.size} cards {ranking} {reason}")
+    changes = _what_changes_it(trusted, distrusted)
+    return _capital("; ".join(parts)) + f"; {changes}."
+
+
+def _what_changes_it(trusted: Sequence[SizeAnswer], distrusted: Sequence[SizeAnswer]) -> str:
+    cures = [f"{cure} ({answer.size} cards)" for answer in distrusted if (cure := _cure(answer))]
+    if cures:
+        return "what would change this: " + "; ".join(cures)
+    if trusted:
+        return "another card group, software version or workload starts a new contract and asks the question again"
+    return "measuring what is missing would change this"
+
+
+def _cure(answer: SizeAnswer) -> str:
+    verdict = answer.measured.verdict.value if answer.measured else None
+    return verdict.cure.rstrip(".") if verdict else ""
+
+
+def _cards(answers: Sequence[SizeAnswer]) -> str:
+    return f"{listed([str(answer.size) for answer in answers])} cards"
+
+
+def listed(words: Iterable[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    found = list(words)
+    return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}" if found else ""
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,119 @@
+"""From the results folder to a :class:`~anchormatrix.report.model.Report`: which files, and what each must say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from anchormatrix.errors import ConfigError
+from anchormatrix.forms import parse_form
+from anchormatrix.report import model, parse
+from anchormatrix.report.anatomy import anatomy_from
+from anchormatrix.report.facts import ContractFacts
+from anchormatrix.report.sessions import session_from
+from anchormatrix.report.source import Part, Source, clean_text
+from anchormatrix.settings import Settings
+
+
+def load_report(settings: Settings, results: Path, out: Path) -> model.Report:
+    """Read everything below ``results`` that the report shows; ``decision.json`` lies in ``out``.
+
+    Never raises for a result file: what is missing is a part with its reason, what is unusable a problem.
+    """
+    source = Source(results)
+    contracts = source.part(
+        results / "contracts.json", parse.contracts_from, "no contract was resolved: run the contract target"
+    )
+    current = contracts.value.current if contracts.value else ()
+    everything = [_measured(source, facts) for facts in sorted(current, key=lambda facts: (facts.size, facts.rank))]
+    rejected = [measured for measured in everything if _is_rejected(measured)]
+    chosen: dict[int, model.Measured] = {}
+    for measured in everything:
+        if not _is_rejected(measured):
+            chosen.setdefault(measured.contract.size, measured)
+    cards = source.part(results / "health.json", parse.cards_from, "the cards were not read: run the health target")
+    verdict = settings.verdict
+    return model.Report(
+        title=clean_text(settings.report.title),
+        host=clean_text(settings.host.alias),
+        model=clean_text(settings.engine.model),
+        sizes=tuple(dict.fromkeys((*settings.matrix.sizes, *sorted(chosen)))),
+        tiers=dict(settings.matrix.tiers),
+        repeats=settings.matrix.repeats,
+        windows=settings.matrix.windows,
+        dispersion_limit_pct=verdict.dispersion_pct,
+        drift_limit_pct=verdict.drift_pct,
+        noise_floor_pct=verdict.noise_floor_pct,
+        window_drift_limit_pct=verdict.window_drift_pct,
+        workload=_workload(settings),
+        topology=source.part(
+            results / "topology.json", parse.topology_from, "the links were not read: run the topology target"
+        ),
+        cards=Part(cards.value[0], cards.missing) if cards.value else Part(None, cards.missing),
+        versions=cards.value[1] if cards.value else (),
+        contracts=contracts,
+        measured=tuple(chosen.values()),
+        rejected=tuple(rejected),
+        ledger=source.lines(results / "contracts.jsonl", parse.ledger_entry_from),
+        choices=source.part(
+            out / "decision.json", parse.choices_from, "the selection stage has not written decision.json"
+        ),
+        reruns=source.lines(results / "reruns.jsonl", parse.rerun_from),
+        problems=tuple(source.problems),
+    )
+
+
+def _is_rejected(measured: model.Measured) -> bool:
+    return measured.smoke.value is not None and measured.smoke.value.status == "rejected"
+
+
+def _measured(source: Source, facts: ContractFacts) -> model.Measured:
+    folder = source.root / facts.id
+    cells = source.rows(folder / "cells.csv", parse.cell_from, "no cell was measured under this contract yet")
+    verdict = source.part(folder / "verdict.json", parse.verdict_from, "no verdict was reached yet")
+    names = list(dict.fromkeys(cell.form for cell in cells.value or ()))
+    if verdict.value:
+        names += [form for form, _ in verdict.value.did_not_run if form not in names]
+    names += [name for name in _form_folders(folder) if not cells.value and name not in names]
+    sessions = []
+    for form in names:
+        for path in sorted((folder / form).glob("w*/session.json"), key=lambda path: (len(path.parent.name), path)):
+            found = source.part(path, session_from, "")
+            if found.value:
+                sessions.append(found.value)
+    return model.Measured(
+        contract=facts,
+        smoke=source.part(folder / "smoke.json", parse.smoke_from, "the smoke has not run"),
+        cells=cells,
+        verdict=verdict,
+        sessions=tuple(sessions),
+        anatomy={
+            form: source.part(folder / form / "attribution.json", anatomy_from, "no capture was analysed for this form")
+            for form in names
+        },
+        gates=source.part(folder / "gates.json", parse.gates_from, "the gates were not evaluated for this contract"),
+        bandwidth=source.part(
+            source.root / "bandwidth" / f"{facts.id}.json", parse.sweep_from, "no size sweep of this group was made"
+        ),
+    )
+
+
+def _form_folders(folder: Path) -> list[str]:
+    found = []
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        try:
+            found.append(parse_form(path.name).name)
+        except ConfigError:
+            continue
+    return found
+
+
+def _workload(settings: Settings) -> tuple[tuple[str, str], ...]:
+    work = settings.workload
+    frames = f" × {work.frames} frames" if work.frames > 1 else ""
+    return (
+        ("Model", clean_text(settings.engine.model)),
+        ("Geometry", f"{work.width} × {work.height}{frames}"),
+        ("Guidance", f"{work.guidance_scale:g}"),
+        ("Seed", str(work.seed)),
+        ("Prompt", clean_text(work.prompt)),
+    )

@@ -1,0 +1,188 @@
+"""One sentence of reading per picture, made from the picture's own numbers."""
+
+from __future__ import annotations
+
+from anchormatrix.report.anatomy import COLUMNS, Bound
+from anchormatrix.report.answer import listed
+from anchormatrix.report.facts import ANCHOR, POOLED
+from anchormatrix.report.model import Measured, Report
+from anchormatrix.report.step_pictures import PART_WORDS, analysed, delta, pairs, why_not_analysed
+
+
+def of_step_times(report: Report, measured: Measured) -> str:
+    """The two fastest forms at the anchor, their difference, and the noise floor of the pair."""
+    cells = [cell for form in measured.measured_forms if (cell := measured.cell(form, ANCHOR)) and cell.step_s]
+    ranked = sorted(cells, key=lambda cell: cell.step_s or 0)
+    if len(ranked) < 2:
+        return "Fewer than two forms have a number at the anchor, so nothing is ranked here."
+    first, second = ranked[:2]
+    gap = 100 * ((second.step_s or 0) / (first.step_s or 1) - 1)
+    floor = max(report.noise_floor_pct, first.dispersion_pct or 0, second.dispersion_pct or 0)
+    text = (
+        f"At the anchor {first.form} takes {first.step_s:.3f} s per step and {second.form} {second.step_s:.3f} s, "
+        f"{gap:.1f} % more; the noise floor of this pair is {floor:.1f} %"
+    )
+    if not (first.usable and second.usable):
+        unusable = listed([cell.form for cell in (first, second) if not cell.usable])
+        return f"{text}, and the cells of {unusable} are too noisy to be ranked."
+    return f"{text}, so {'this is a difference' if gap > floor else 'this is no difference'}."
+
+
+def of_ratios(report: Report) -> str:
+    """Which forms' step times drift with the step count."""
+    found = [(f, r) for m in report.measured if m.verdict.value for f, r in m.verdict.value.ratio.items()]
+    if not found:
+        return "No form has both tiers measured, so no ratio exists."
+    limit = report.drift_limit_pct
+    outside = [f"{form} ({ratio:.3f})" for form, ratio in found if 100 * abs(ratio - 1) > limit]
+    farthest = max(found, key=lambda item: abs(item[1] - 1))
+    if outside:
+        return (
+            f"{listed(outside)} {'lies' if len(outside) == 1 else 'lie'} outside ±{limit:g} %: "
+            "few-step times of such forms are not the anchor's, measure at the anchor or higher before choosing."
+        )
+    return f"All {len(found)} forms stay within ±{limit:g} %; the farthest from one is {farthest[0]} with r = {farthest[1]:.3f}."
+
+
+def of_dispersions(report: Report) -> str:
+    """How many cells may be used for a ranking."""
+    cells = [
+        cell
+        for measured in report.measured
+        for cell in measured.cells.value or ()
+        if cell.window == POOLED and cell.dispersion_pct is not None
+    ]
+    if not cells:
+        return "No cell holds repeats."
+    worst = max(cells, key=lambda cell: cell.dispersion_pct or 0)
+    where = f"{worst.form} at the {worst.tier} tier with {worst.dispersion_pct:.2f} %"
+    unusable = [cell for cell in cells if not cell.usable]
+    if unusable:
+        return (
+            f"{len(unusable)} of {len(cells)} cells cannot be used for any ranking, the worst is {where}: "
+            "more repeats, another window or another group would cure it."
+        )
+    return f"All {len(cells)} cells can be used; the most dispersed is {where} against a limit of {report.dispersion_limit_pct:g} %."
+
+
+def of_drifts(report: Report) -> str:
+    """Whether the host was the same in both windows."""
+    found = [drift for m in report.measured if m.verdict.value for drift in m.verdict.value.drifts]
+    if not found:
+        return "No cell was measured in two windows, so the self-check is missing."
+    beyond = [drift for drift in found if drift.exceeds]
+    largest = max(found, key=lambda drift: abs(drift.drift_pct))
+    where = f"{largest.form} at the {largest.tier} tier with {largest.drift_pct:+.2f} %"
+    if beyond:
+        return f"{len(beyond)} of {len(found)} cells moved by more than {report.window_drift_limit_pct:g} %, the most {where}."
+    return f"No cell moved by more than {report.window_drift_limit_pct:g} % between the windows; the largest move is {where}."
+
+
+def of_step_parts(measured: Measured) -> str:
+    """What the fastest form's step is made of."""
+    found = analysed(measured)
+    if not found:
+        return f"Not attributed: {why_not_analysed(measured)}."
+    sentences = []
+    for form, anatomy in found.items():
+        rank = anatomy.typical
+        if rank is None or not rank.stage:
+            continue
+        share = (
+            f", {100 * anatomy.exposed_share:.1f} % of its unprofiled step" if anatomy.exposed_share is not None else ""
+        )
+        sentences.append(
+            f"{form} computes for {100 * rank.computing / rank.stage:.0f} % of the captured step and waits for "
+            f"communication for {rank.exposed:.1f} ms{share}"
+        )
+    slow = [
+        f"{form} {a.spread_pct:.1f} %" for form, a in found.items() if a.spread_pct is not None and a.spread_pct > 1
+    ]
+    spread = f" The ranks differ in stage by {listed(slow)}." if slow else " All ranks agree within 1 %."
+    return "; ".join(sentences) + "." + spread
+
+
+def of_differences(measured: Measured) -> str:
+    """Which part makes the difference in each pair."""
+    found = analysed(measured)
+    sentences = []
+    for first, second in pairs(measured):
+        a, b = found[first].typical, found[second].typical
+        if a is None or b is None:
+            continue
+        parts, stage, residual = delta(a, b)
+        part = max(COLUMNS, key=lambda name: parts[name] if stage >= 0 else -parts[name])
+        sentences.append(
+            f"{second} is {abs(stage):.1f} ms {'longer' if stage >= 0 else 'shorter'} than {first}, most of it "
+            f"{PART_WORDS[part]} ({parts[part]:+.1f} ms); the parts leave {abs(residual):.2f} ms unexplained"
+        )
+    return "; ".join(sentences) + "." if sentences else "There is no pair of analysed forms of this size to subtract."
+
+
+def of_masking(measured: Measured) -> str:
+    """Whether more masking is to be had, and how."""
+    sentences = []
+    for form, anatomy in analysed(measured).items():
+        if anatomy.bounds:
+            sentences.append(f"{form}: {_masking_words(min(anatomy.bounds, key=_shown_share))}")
+    return "; ".join(sentences) + "." if sentences else "No masking bound could be computed for this size."
+
+
+def _shown_share(bound: Bound) -> tuple[float, int]:
+    return (bound.measured if bound.measured is not None else 1.0, bound.rank)
+
+
+def _masking_words(bound: Bound) -> str:
+    if bound.chunks <= 1:
+        return "one chunk, so masking is off and the bound is zero"
+    limit = "compute can hide it all, more chunks would raise the bound"
+    if bound.f_ms < bound.c_ms:
+        limit = "compute is too short to hide it (f < c), so only a smaller payload helps"
+    reached = (
+        f"{100 * bound.achievement:.0f} % of the bound is reached" if bound.achievement is not None else "bound unknown"
+    )
+    if bound.achievement is not None and bound.achievement > 1:
+        return f"{reached}: above 100 % the inputs are wrong"
+    return f"{reached}; {limit}"
+
+
+def of_layers(measured: Measured) -> str:
+    """What the compute stream waits for."""
+    sentences = []
+    for form, anatomy in analysed(measured).items():
+        if not anatomy.bubbles:
+            continue
+        worst = max(anatomy.bubbles, key=lambda bubbles: bubbles.gap_ms)
+        if worst.gap_ms <= 0:
+            sentences.append(f"the compute stream of {form} never waits")
+            continue
+        sentences.append(
+            f"on rank {worst.rank} of {form} the compute stream waits {worst.gap_ms:.1f} of {worst.span_ms:.1f} ms: "
+            f"{100 * worst.released_ms / worst.gap_ms:.0f} % of that ends with a collective, "
+            f"{100 * worst.empty_ms / worst.gap_ms:.0f} % has nothing running anywhere"
+        )
+    return (_capital("; ".join(sentences)) + ".") if sentences else "The gaps of the compute stream were not analysed."
+
+
+def of_collectives(measured: Measured) -> str:
+    """The family that holds most time, and whether its calls run one at a time."""
+    sentences = []
+    for form, anatomy in analysed(measured).items():
+        if not anatomy.families:
+            sentences.append(f"{form} has no collective in its capture")
+            continue
+        top = max(anatomy.families, key=lambda family: family.sum_ms)
+        how = ""
+        if top.union_over_sum is not None:
+            serial = top.union_over_sum > 0.98
+            how = (
+                ", one at a time, so this is transfer time"
+                if serial
+                else ", partly concurrent, so the sum is occupancy"
+            )
+        sentences.append(f"{form}: most time is in {top.family} ({top.sum_ms:.1f} ms in {top.calls} calls){how}")
+    return "; ".join(sentences) + "." if sentences else f"Not attributed: {why_not_analysed(measured)}."
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,94 @@
+"""Sessions for the report: what was started, what it proved, in what circumstances, how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from anchormatrix.report.facts import SessionRecord
+from anchormatrix.report.source import Fields, plain
+
+
+def session_from(fields: Fields) -> SessionRecord:
+    """Take the report's keys from ``session.json``."""
+    proof, ramp, log = fields.child("proof"), fields.child("ramp"), fields.child("log")
+    stop, circumstances = fields.child("stop"), fields.child("circumstances")
+    return SessionRecord(
+        form=fields.text("form"),
+        window=fields.text("window"),
+        status=fields.text("status"),
+        reason=fields.text("reason", ""),
+        evidence=fields.texts("evidence"),
+        command=fields.texts("command"),
+        env=tuple((str(key), plain(value)) for key, value in fields.child("env").values.items()),
+        started_at=fields.text("started_at", ""),
+        finished_at=fields.text("finished_at", ""),
+        duration_s=fields.maybe("duration_s"),
+        proof_ok=proof.flag("ok") if "ok" in proof else None,
+        proof=_proof(proof),
+        ramp=_ramp(ramp),
+        log=_log(log),
+        capture=_capture(fields.child("capture")),
+        stopped=_stopped(stop),
+        tries=len(fields.items("tries")),
+        before=circumstances.values.get("before"),
+        after=circumstances.values.get("after"),
+    )
+
+
+def _proof(proof: Fields) -> tuple[str, ...]:
+    failures = proof.texts("failures")
+    if failures:
+        return failures
+    if "ranks_seen" not in proof:
+        return ()
+    groups = proof.child("groups_seen").values
+    seen = "; groups " + ", ".join(f"{key} {plain(value)}" for key, value in groups.items()) if groups else ""
+    return (f"{proof.text('ranks_seen')} of {proof.text('ranks_expected', '?')} ranks{seen}",)
+
+
+def _ramp(ramp: Fields) -> str:
+    if not ramp.values:
+        return ""
+    steady = f"steady from request {ramp.text('first_steady')}" if "first_steady" in ramp else "no steady state found"
+    return f"{steady} ({ramp.text('why')})" if "why" in ramp else steady
+
+
+def _log(log: Fields) -> tuple[tuple[str, str], ...]:
+    names = (("unusable_lines", "unusable lines"), ("stage_lines", "stage lines"), ("lost_responses", "lost responses"))
+    found = [(label, log.text(key)) for key, label in names if key in log]
+    denominators = log.child("denominators").values
+    if denominators:
+        found.append(
+            ("iterations counted by", ", ".join(f"{key} ({plain(value)})" for key, value in denominators.items()))
+        )
+    if "closure_pct" in log:
+        found.append(("forward closes within", f"{log.number('closure_pct'):.2f} %"))
+    return tuple(found)
+
+
+def _capture(capture: Fields) -> str:
+    if not capture.values:
+        return ""
+    request = f", request {capture.text('request')}" if "request" in capture else ""
+    why = capture.text("reason", "") or capture.text("why", "")
+    return f"{capture.text('status', 'off')}{request}" + (f" ({why})" if why else "")
+
+
+def _stopped(stop: Fields) -> str:
+    if "how" not in stop:
+        return ""
+    seconds = f" after {stop.number('seconds'):.1f} s" if "seconds" in stop else ""
+    survivors = stop.integer("survivors", 0)
+    return f"{stop.text('how')}{seconds}" + (f", {survivors} survivors" if survivors else "")
+
+
+def temperatures(reading: object) -> list[float]:
+    """All card temperatures in a reading taken before or after a session, in °C."""
+    cards = reading.get("cards") if isinstance(reading, Mapping) else reading
+    cards = list(cards.values()) if isinstance(cards, Mapping) else cards
+    found = (
+        [card.get("temperature_c") for card in cards or () if isinstance(card, Mapping)]
+        if isinstance(cards, list)
+        else []
+    )
+    return [float(value) for value in found if isinstance(value, (int, float)) and not isinstance(value, bool)]
