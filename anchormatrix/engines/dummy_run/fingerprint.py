@@ -1,0 +1,38 @@
+"""What a request computed, as a value: exact (sha256) and coarse (a few numbers), so that two forms can be compared."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# Largest relative distance ‖a − b‖ ÷ ‖b‖ at which two results are the same computation done in another order.
+TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
+
+
+def fingerprint(latents: Tensor) -> str:
+    """sha256 of the latents as contiguous little-endian float32, −0.0 written as 0.0."""
+    values = (latents.detach().to("cpu", torch.float32) + 0.0).contiguous()
+    return hashlib.sha256(values.numpy().astype("<f4", copy=False).tobytes()).hexdigest()
+
+
+def digest(latents: Tensor) -> dict[str, Any]:
+    """Mean, deviation, largest magnitude and eight values spread over the tensor, for a comparison by tolerance."""
+    values = latents.detach().to("cpu", torch.float64).flatten()
+    places = torch.linspace(0, values.numel() - 1, 8).long()
+    return {
+        "mean": float(values.mean()),
+        "std": float(values.std()),
+        "max": float(values.abs().max()),
+        "values": [float(value) for value in values[places]],
+    }
+
+
+def relative_distance(result: Tensor, reference: Tensor) -> float:
+    """‖result − reference‖ ÷ ‖reference‖ in double precision; infinite when either is not finite."""
+    a, b = result.double(), reference.double()
+    distance = float((a - b).norm() / b.norm())
+    return distance if math.isfinite(distance) else math.inf
