@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from anchormatrix.devices.open import open_device
 from anchormatrix.errors import HostError
 from anchormatrix.hosts.base import Host
 from anchormatrix.hosts.open import open_host
 from anchormatrix.settings import Settings
-from anchormatrix.topology import HostState
-
-
-@dataclass(frozen=True)
-class Stack:
-    """The software that belongs to a contract. ``driver`` comes from the vendor's tool."""
-
-    driver: str
-    toolkit: str
-    framework: str
-    framework_version: str
-
-
-@dataclass(frozen=True)
-class Live:
-    """Cards, links and software of a host, read together."""
-
-    state: HostState
-    stack: Stack
+from anchormatrix.topology import Live, Stack
 
 
 def read_live(settings: Settings) -> Live:

@@ -15,8 +15,8 @@ from anchormatrix.contract import Contract, changed_fields, contract_from_dict
 from anchormatrix.errors import InputError, quoted_line
 from anchormatrix.files import SCHEMA
 from anchormatrix.groups import Candidate, Rejection, Resolution, resolve_groups
-from anchormatrix.live import Live
 from anchormatrix.settings import Settings
+from anchormatrix.topology import Live
 
 
 @dataclass(frozen=True)

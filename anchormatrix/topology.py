@@ -129,3 +129,21 @@ class HostState:
         raise InputError(
             f"card {card_id} is in the topology but not in the health listing", expected="both to list the same cards"
         )
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The software that belongs to a contract. ``driver`` comes from the vendor's tool."""
+
+    driver: str
+    toolkit: str
+    framework: str
+    framework_version: str
+
+
+@dataclass(frozen=True)
+class Live:
+    """Cards, links and software of a host, read together."""
+
+    state: HostState
+    stack: Stack

@@ -1,0 +1,220 @@
+"""What one run of the workflow needs to know before its first job: settings, contracts, forms, order of sessions."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any
+
+from anchormatrix.config import build_settings, merged
+from anchormatrix.contract import Contract
+from anchormatrix.errors import AnchorMatrixError, ConfigError, InputError
+from anchormatrix.files import read_json, write_text
+from anchormatrix.forms import Form, parse_form
+from anchormatrix.live import read_live
+from anchormatrix.planning import Plan, Planned, make_plan, read_ledger
+from anchormatrix.settings import Settings
+from anchormatrix.topology import Live
+
+_HELD: list[IO[str]] = []
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """The settings of a run, the live host as it was read, and the contracts that follow from both."""
+
+    settings: Settings
+    config_file: str
+    results: Path
+    live: Live
+    plan: Plan
+
+    @cached_property
+    def links_digest(self) -> str:
+        """One word that changes when the cards or the links between them do."""
+        topology = self.live.state.topology
+        return _digest([topology.cards, topology.links])
+
+    @cached_property
+    def health_digest(self) -> str:
+        """One word that changes when the health, the tenants or the software of any card do, not when a temperature does."""
+        cards = [
+            (card.id, card.health, sorted(process.pid for process in card.processes)) for card in self.live.state.cards
+        ]
+        stack = self.live.stack
+        return _digest([cards, stack.driver, stack.toolkit, stack.framework_version])
+
+    @cached_property
+    def contract_ids(self) -> str:
+        """The ids of all candidate contracts as one argument."""
+        return ",".join(sorted(planned.contract.id for planned in self.plan.contracts)) or "none"
+
+    def planned(self, contract_id: str) -> Planned:
+        """The plan's entry of a contract. Raises :class:`InputError` for a contract that is not a current one."""
+        for planned in self.plan.contracts:
+            if planned.contract.id == contract_id:
+                return planned
+        raise InputError(
+            f"{contract_id} is not a contract of the host as it is now",
+            where="target",
+            expected=f"one of {self.contract_ids}",
+        )
+
+    def forms_of(self, contract_id: str) -> tuple[str, ...]:
+        """The names of the forms measured under a contract, in the order of its first window."""
+        return tuple(form.name for form in self._forms(self.planned(contract_id).contract))
+
+    def session_before(self, contract_id: str, form: str, window: int) -> tuple[str, int] | None:
+        """The session that runs just before one: windows are adjacent and every second one runs in reverse order."""
+        forms = self.forms_of(contract_id)
+        order = [
+            (name, number)
+            for number in range(1, self.settings.matrix.windows + 1)
+            for name in (forms if number % 2 else forms[::-1])
+        ]
+        at = order.index((form, window))
+        return order[at - 1] if at else None
+
+    def must_run(self, contract_id: str, form: str, window: int) -> bool:
+        """Whether a session has no result yet, or is asked for again."""
+        return form in self.again(contract_id) or not self._session_file(contract_id, form, window).exists()
+
+    def again(self, contract_id: str) -> tuple[str, ...]:
+        """The forms measured again by ``cell=FORM/TIER``: that form and the reference form of its pair."""
+        if self.settings.cell is None:
+            return ()
+        form, _ = split_cell(self.settings)
+        forms = self.forms_of(contract_id)
+        if form.cards != self.planned(contract_id).contract.size or form.name not in forms:
+            return ()
+        return tuple(name for name in forms if name in (form.name, reference_of(form.name, forms)))
+
+    def session_generation(self, contract_id: str, form: str, window: int) -> int:
+        """How often a session has been asked for again: stays what it was until someone asks once more."""
+        done = _stored(self._session_file(contract_id, form, window), "generation")
+        return done + 1 if form in self.again(contract_id) else done
+
+    def smoke_generation(self, contract_id: str) -> int:
+        """The same for the smoke of a contract's group: a cell measured again starts with a fresh one."""
+        done = _stored(self.results / contract_id / "smoke.json", "generation")
+        return done + 1 if self.again(contract_id) else done
+
+    def state_of(self, contract_id: str) -> str:
+        """Health and occupancy of a contract's cards as one word; a changed word makes a new smoke necessary."""
+        return self.planned(contract_id).state
+
+    def smoke_rejects(self, contract_id: str) -> bool:
+        """Whether the last smoke of a group rejects it, in the state of health that its cards are in now."""
+        try:
+            smoke = read_json(self.results / contract_id / "smoke.json")
+        except InputError:
+            return False
+        return smoke.get("status") == "rejected" and smoke.get("state") == self.state_of(contract_id)
+
+    @property
+    def session_design(self) -> str:
+        """What a session measures beyond its contract, as one readable word: a change measures again."""
+        matrix = self.settings.matrix
+        warm = matrix.warmups
+        return f"{matrix.repeats} repeats, warm-ups {warm.min}-{warm.max} to {warm.steady_pct:g}%"
+
+    @property
+    def limits(self) -> str:
+        """The limits of the verdict as one readable word: a change judges again what is measured already."""
+        limits = self.settings.verdict
+        return (
+            f"dispersion {limits.dispersion_pct:g}%, drift {limits.drift_pct:g}%, floor {limits.noise_floor_pct:g}%,"
+            f" windows {limits.window_drift_pct:g}%, repeats {self.settings.matrix.repeats}"
+        )
+
+    def _forms(self, contract: Contract) -> tuple[Form, ...]:
+        return self.settings.forms_of(contract.size)
+
+    def _session_file(self, contract_id: str, form: str, window: int) -> Path:
+        return self.results / contract_id / form / f"w{window}" / "session.json"
+
+
+def prepare_run(config_files: Sequence[Path | str], overrides: Mapping[str, Any], results: Path) -> RunPlan:
+    """Check the configuration, read the live host once, and make the plan of a run.
+
+    Writes the effective configuration to ``results/.run/config-<digest>.json``, which every command of the run reads.
+    Raises an :class:`AnchorMatrixError` when the configuration is wrong or the host cannot be read.
+    """
+    values = merged([Path(path) for path in config_files], overrides)
+    settings = build_settings(values)
+    if settings.cell is not None:
+        split_cell(settings)
+    live = read_live(settings)
+    plan = make_plan(live, settings, read_ledger(results / "contracts.jsonl"))
+    return RunPlan(settings, str(_effective_config(values, results)), results, live, plan)
+
+
+def split_cell(settings: Settings) -> tuple[Form, str]:
+    """The form and the tier of ``cell=FORM/TIER``. Raises :class:`ConfigError` when the matrix has no such cell."""
+    name, _, tier = (settings.cell or "").partition("/")
+    form = parse_form(name)
+    if tier not in settings.matrix.tiers:
+        raise ConfigError(
+            f"{tier!r} is not a tier", where="cell", expected=f"one of {', '.join(settings.matrix.tiers)}"
+        )
+    if form.cards not in settings.matrix.sizes:
+        raise ConfigError(
+            f"{form.name} runs on {form.cards} cards", where="cell", expected=f"a form of {list(settings.matrix.sizes)}"
+        )
+    return form, tier
+
+
+def reference_of(form: str, forms: Sequence[str]) -> str:
+    """The reference form of a form's pair: the first form of its size, or the second for the first itself."""
+    others = [name for name in forms if name != form]
+    return others[0] if others else form
+
+
+def hold_results(results: Path) -> None:
+    """Hold the results folder until this process ends; raises :class:`AnchorMatrixError` when another run holds it.
+
+    The kernel releases the lock when its holder ends in any way, so a killed run leaves nothing to unlock.
+    """
+    results.mkdir(parents=True, exist_ok=True)
+    stream = (results / ".lock").open("a+", encoding="utf-8")
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        stream.seek(0)
+        holder = stream.read().strip() or "another run"
+        stream.close()
+        raise AnchorMatrixError(
+            f"in use by {holder}", where=f"{results}/", todo="wait until it ends, or run in another clone"
+        ) from None
+    stream.truncate(0)
+    stream.write(f"pid {os.getpid()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC\n")
+    stream.flush()
+    _HELD.append(stream)
+
+
+def _effective_config(values: Mapping[str, Any], results: Path) -> Path:
+    plain = {key: value for key, value in values.items() if key != "cell"}
+    path = results / ".run" / f"config-{_digest(plain)}.json"
+    text = json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        write_text(path, text)
+    return path
+
+
+def _stored(path: Path, key: str) -> int:
+    try:
+        value = read_json(path).get(key, 0)
+    except InputError:
+        return 0
+    return value if isinstance(value, int) else 0
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:10]
