@@ -1,0 +1,1 @@
+"""Serving engines: a form and a workload become a command line; one protocol for all of them."""

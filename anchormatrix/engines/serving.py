@@ -1,0 +1,251 @@
+"""The serving protocol, client side: readiness, requests, the profiler, and why a server did not start."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from anchormatrix.settings import WorkloadSettings
+
+if TYPE_CHECKING:
+    import requests
+
+_POLL_S = 0.2
+_CONNECT_S = 5.0
+_ERROR_CHARS = 300
+
+
+@dataclass(frozen=True)
+class Response:
+    """What became of a request. ``status`` is ``ok``, ``error`` (the server refused) or ``lost`` (no answer arrived).
+
+    ``fingerprint`` identifies the output: the first 16 hex digits of the SHA-256 of its bytes.
+    """
+
+    status: str
+    latency_s: float
+    fingerprint: str | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a server did not start or died: the cause in one word, and the line that says so."""
+
+    cause: str
+    line: str
+
+
+class ServingClient:
+    """One client of one server. Requests are sent one at a time."""
+
+    def __init__(self, base_url: str, workload: WorkloadSettings, model: str, *, request_timeout_s: float) -> None:
+        import requests  # noqa: PLC0415  a tenth of a second that is hidden behind the server's own start
+
+        self._url = base_url.rstrip("/")
+        self._workload = workload
+        self._model = model
+        self._timeout_s = request_timeout_s
+        self._session = requests.Session()
+        self._session.trust_env = False  # a proxy of the environment must not see a loopback server
+        self._lost: tuple[type[Exception], ...] = (requests.RequestException,)
+
+    def ready(self) -> bool:
+        """Whether ``GET /health`` answers 200."""
+        try:
+            return bool(self._session.get(f"{self._url}/health", timeout=_CONNECT_S).status_code == 200)
+        except self._lost:
+            return False
+
+    def generate(self, steps: int) -> Response:
+        """Send one request of the workload with this number of steps and wait for its output."""
+        started = time.monotonic()
+        try:
+            answer = {"video": self._video, "video-async": self._video_async, "image": self._image}[
+                self._workload.endpoint
+            ](steps)
+        except self._lost as error:
+            return Response("lost", time.monotonic() - started, error=_short(error))
+        except _RefusedError as error:
+            return Response("error", time.monotonic() - started, error=str(error))
+        return Response("ok", time.monotonic() - started, hashlib.sha256(answer).hexdigest()[:16])
+
+    def start_profile(self) -> str | None:
+        """Switch the profiler on. Returns what went wrong, or ``None``."""
+        return self._profile("start_profile")
+
+    def stop_profile(self) -> str | None:
+        """Switch the profiler off; it writes its files before it answers. Returns what went wrong, or ``None``."""
+        return self._profile("stop_profile")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._session.close()
+
+    def form_fields(self, steps: int) -> dict[str, str]:
+        """The multipart fields of a video request."""
+        work = self._workload
+        fields: dict[str, Any] = {
+            "prompt": work.prompt,
+            "width": work.width,
+            "height": work.height,
+            "num_frames": work.frames,
+            "fps": work.fps,
+            "num_inference_steps": steps,
+            "seed": work.seed,
+            "guidance_scale": work.guidance_scale,
+        }
+        if work.negative_prompt:
+            fields["negative_prompt"] = work.negative_prompt
+        if work.flow_shift is not None:
+            fields["flow_shift"] = work.flow_shift
+        if work.extra_params:
+            fields["extra_params"] = json.dumps(dict(work.extra_params), sort_keys=True)
+        return {key: str(value) for key, value in fields.items()}
+
+    def image_body(self, steps: int) -> dict[str, Any]:
+        """The JSON body of an image request."""
+        work = self._workload
+        return {
+            "model": self._model,
+            "prompt": work.prompt,
+            **({"negative_prompt": work.negative_prompt} if work.negative_prompt else {}),
+            "size": f"{work.width}x{work.height}",
+            "n": 1,
+            "response_format": "b64_json",
+            "num_inference_steps": steps,
+            "guidance_scale": work.guidance_scale,
+            "seed": work.seed,
+            **work.extra_params,
+        }
+
+    def _video(self, steps: int) -> bytes:
+        return self._post("/v1/videos/sync", files=_multipart(self.form_fields(steps))).content
+
+    def _video_async(self, steps: int) -> bytes:
+        deadline = time.monotonic() + self._timeout_s
+        job = _object(self._post("/v1/videos", files=_multipart(self.form_fields(steps))))
+        name = str(job.get("id", ""))
+        if not re.fullmatch(r"[\w.-]{1,200}", name):
+            raise _RefusedError(f"the job has no usable id: {_short(job)}")
+        while job.get("status") not in ("completed", "failed", "cancelled"):
+            if time.monotonic() > deadline:
+                raise _RefusedError(f"job {name} is still {job.get('status')!r} after {self._timeout_s:.0f} s")
+            time.sleep(_POLL_S)
+            job = _object(self._get(f"/v1/videos/{name}"))
+        if job["status"] != "completed":
+            raise _RefusedError(f"job {name} {job['status']}: {_short(job.get('error') or 'no reason given')}")
+        return self._get(f"/v1/videos/{name}/content").content
+
+    def _image(self, steps: int) -> bytes:
+        values = _object(self._post("/v1/images/generations", json=self.image_body(steps)))
+        try:
+            return base64.b64decode(values["data"][0]["b64_json"], validate=True)
+        except (KeyError, IndexError, TypeError, binascii.Error):
+            raise _RefusedError(f"no image in the answer: {_short(values)}") from None
+
+    def _profile(self, verb: str) -> str | None:
+        try:
+            self._post(f"/{verb}")
+        except self._lost as error:
+            return f"/{verb}: {_short(error)}"
+        except _RefusedError as error:
+            return f"/{verb}: {error}"
+        return None
+
+    def _post(self, path: str, **body: Any) -> requests.Response:
+        return _accepted(self._session.post(self._url + path, timeout=(_CONNECT_S, self._timeout_s), **body))
+
+    def _get(self, path: str) -> requests.Response:
+        return _accepted(self._session.get(self._url + path, timeout=(_CONNECT_S, self._timeout_s)))
+
+
+class _RefusedError(Exception):
+    """The server answered, but not with an output."""
+
+
+def _accepted(answer: requests.Response) -> requests.Response:
+    if answer.status_code >= 400:
+        raise _RefusedError(f"HTTP {answer.status_code}: {_short(answer.text)}")
+    return answer
+
+
+def _object(answer: requests.Response) -> dict[str, Any]:
+    try:
+        values = answer.json()
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
+        raise _RefusedError(f"the answer is not a JSON object: {_short(answer.text)}")
+    return values
+
+
+def _multipart(fields: dict[str, str]) -> dict[str, tuple[None, str]]:
+    return {key: (None, value) for key, value in fields.items()}
+
+
+def _short(value: object) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= _ERROR_CHARS else text[: _ERROR_CHARS - 1] + "…"
+
+
+# A port that is taken and a failed communicator both mention the collective library: the more particular come first.
+_FATAL = tuple(
+    (cause, re.compile(pattern, re.MULTILINE))
+    for cause, pattern in (
+        ("port", r"[Aa]ddress already in use|\[Errno 98\]|EADDRINUSE|[Pp]ort \d+ is already|\bEI0019\b|bound already"),
+        (
+            "out_of_memory",
+            r"OutOfMemoryError|(?:CUDA|NPU|HIP|device) out of memory|Error: .*out of memory|\bEL0004\b|\bMemoryError\b",
+        ),
+        (
+            "communicator_init",
+            r"hcclCommInit|HCCL function error|call hccl api failed|\bEI00(?:0[1-9]|1[0-8])\b|ncclCommInit|NCCL error"
+            r"|ncclSystemError|DistBackendError|connectFullMesh failed",
+        ),
+        ("killed", r"\bKilled$|\bSIGKILL\b|[Ee]xit ?code:? ?-9\b|exitcode=-9\b|\bsignal 9\b|Out of memory: Killed"),
+        ("bad_flag", r"unrecognized arguments|error: argument |invalid choice: |arguments are required: "),
+        (
+            "model_missing",
+            r"RepositoryNotFoundError|Repository Not Found|does not appear to have a file|not a local folder",
+        ),
+        ("disk_full", r"No space left on device"),
+    )
+)
+_CRASH = re.compile(
+    r"^(?:\([^()]*\) *)*(?:[A-Z]+ \S+ \S+ \[[^\]]*\] *)?((?:\w+\.)*\w*(?:Error|Exception): .*)$", re.MULTILINE
+)
+_TAIL_CHARS = 50_000
+
+
+def startup_failure(log_text: str, *, exited: bool = False) -> Failure | None:
+    """Why a server did not start or died, from its log; ``None`` when the log names no cause.
+
+    Looked at are the log up to the first request and its end. The first line with a fatal cause is the root: what
+    follows it is the echo of other ranks. Causes: ``port``, ``out_of_memory``, ``communicator_init``, ``killed``,
+    ``bad_flag``, ``model_missing``, ``disk_full``; with ``exited`` also ``crashed``, the last exception of any kind,
+    which while the server runs may have been handled.
+    """
+    head, marker, rest = log_text.partition("sampling params:")
+    parts = [head, rest[-_TAIL_CHARS:]] if marker else [head]
+    for part in parts:
+        found = [
+            (match.start(), order, match) for order, (_, rule) in enumerate(_FATAL) if (match := rule.search(part))
+        ]
+        if found:
+            start, order, _ = min(found)
+            return Failure(_FATAL[order][0], _line_at(part, start))
+    crashes = list(_CRASH.finditer(parts[-1])) if exited else []
+    return Failure("crashed", _line_at(parts[-1], crashes[-1].start())) if crashes else None
+
+
+def _line_at(text: str, place: int) -> str:
+    end = text.find("\n", place)
+    line = text[text.rfind("\n", 0, place) + 1 : end if end >= 0 else len(text)]
+    return _short("".join(char if char.isprintable() else " " for char in line))

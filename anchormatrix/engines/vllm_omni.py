@@ -1,0 +1,148 @@
+"""vllm-omni: every form and feature as arguments and environment, on Ascend and on CUDA."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+from anchormatrix.engines.base import ServeCommand
+from anchormatrix.errors import EngineError
+from anchormatrix.forms import Form
+from anchormatrix.settings import Settings
+
+_OFFLOAD_FLAGS = {
+    "cpu-offload": "--enable-cpu-offload",
+    "layerwise-offload": "--enable-layerwise-offload",
+    "distributed-layerwise-offload": "--enable-distributed-layerwise-offload",
+}
+_MASK_PLACE = "{mask_chunks}"
+_ENV_PLACE = "{env}"
+_MAX_CFG = 2
+
+
+class VllmOmni:
+    """Launches of vllm-omni.
+
+    ``engine.extra_args`` and ``engine.env`` may contain ``{mask_chunks}``: vllm-omni itself has no switch for
+    communication masking, so a plug-in's switch is named there. An element ``{env}`` of ``engine.command`` becomes
+    ``--env NAME=VALUE`` for every variable: containers do not inherit the environment.
+    """
+
+    name = "vllm-omni"
+
+    def __init__(self, settings: Settings) -> None:
+        self._engine = settings.engine
+        self._capture = settings.capture
+        self._branches = settings.model.guidance_branches
+        self._heads = settings.model.heads
+        self._device = settings.device.kind
+
+    def refusal(self, form: Form) -> str | None:
+        """The rules of the engine itself; what the model allows is decided where forms are chosen."""
+        if form.cfg > _MAX_CFG or form.cfg > self._branches:
+            return f"CFG parallelism of {form.cfg} with {self._branches} guidance branches; at most 2 can be split"
+        if form.ag > 1 and form.ring > 1:
+            return "all-gather-KV and ring attention cannot be combined"
+        if self._heads % form.tp or (self._heads // form.tp) % form.usp:
+            return f"{self._heads} heads cannot be split over tensor {form.tp} × Ulysses {form.usp}"
+        if form.offload == "distributed-layerwise-offload" and form.cards == 1:
+            return "distributed layerwise offload needs more than one card"
+        if form.mask_chunks > 1 and not self._has_mask_switch():
+            return (
+                f"vllm-omni has no switch for communication masking; name the plug-in's switch with {_MASK_PLACE} in "
+                "engine.extra_args or engine.env"
+            )
+        return None
+
+    def serve_command(
+        self, form: Form, *, port: int, visible_env: Mapping[str, str], capture_dir: str | None
+    ) -> ServeCommand:
+        """See :class:`~anchormatrix.engines.base.Engine`. Text encoder and VAE are split over the whole world."""
+        refusal = self.refusal(form)
+        if refusal:
+            raise EngineError(refusal, where=f"form {form.name}", todo="leave the form out of matrix.forms")
+        env = {
+            "PYTHONUNBUFFERED": "1",  # a measured line must not wait in a buffer
+            **self._device_env(),
+            **visible_env,
+            **{key: self._filled(value, form) for key, value in self._engine.env.items()},
+        }
+        profiler: list[str] = []
+        if capture_dir and self._capture.trigger == "env":
+            env["VLLM_TORCH_PROFILER_DIR"] = capture_dir
+        elif capture_dir:
+            profiler = ["--profiler-config", self._profiler_config(capture_dir)]
+        argv = [
+            *_command(self._engine.command, env),
+            *("serve", self._engine.model, "--omni", "--host", "127.0.0.1", "--port", str(port)),
+            *self._degrees(form),
+            *("--text-encoder-tp-size", str(form.cards), "--vae-patch-parallel-size", str(form.cards)),
+            "--enable-diffusion-pipeline-profiler",
+            *profiler,
+            *([_OFFLOAD_FLAGS[form.offload]] if form.offload else []),
+            *(self._filled(argument, form) for argument in self._engine.extra_args),
+        ]
+        return ServeCommand(tuple(argv), env)
+
+    def expected_groups(self, form: Form) -> dict[str, int]:
+        """See :class:`~anchormatrix.engines.base.Engine`."""
+        return expected_groups(form)
+
+    def capture_request_steps(self, few: int) -> int:
+        """The profiler covers the whole request, so the request is as short as the capture shall be."""
+        return min(few, self._capture.steps)
+
+    def _degrees(self, form: Form) -> Iterable[str]:
+        """Degrees a release may not know yet are named only when they are used."""
+        yield from ("--num-gpus", str(form.cards), "--tensor-parallel-size", str(form.tp))
+        yield from ("--usp", str(form.usp), "--ring", str(form.ring))
+        for flag, degree in (
+            ("--allgather-degree", form.ag),
+            ("--cfg-parallel-size", form.cfg),
+            ("--pipeline-parallel-size", form.pp),
+        ):
+            if degree > 1:
+                yield from (flag, str(degree))
+
+    def _profiler_config(self, directory: str) -> str:
+        return json.dumps({"profiler": "torch", "torch_profiler_dir": directory, "torch_profiler_with_stack": False})
+
+    def _device_env(self) -> dict[str, str]:
+        env = {
+            "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+            "VLLM_OMNI_VIDEO_SYNC_TIMEOUT": f"{self._engine.request_timeout_s:.0f}",
+        }
+        if self._device == "ascend":
+            # Fixed ports collide when two groups of one host start in the same minute.
+            env |= {"HCCL_HOST_SOCKET_PORT_RANGE": "auto", "HCCL_NPU_SOCKET_PORT_RANGE": "auto"}
+        return env
+
+    def _has_mask_switch(self) -> bool:
+        return any(_MASK_PLACE in text for text in (*self._engine.extra_args, *self._engine.env.values()))
+
+    @staticmethod
+    def _filled(text: str, form: Form) -> str:
+        return text.replace(_MASK_PLACE, str(form.mask_chunks))
+
+
+def expected_groups(form: Form) -> dict[str, int]:
+    """Group sizes of a form as the start-up log names them; ``world`` is the number of ranks."""
+    return {
+        "world": form.cards,
+        "sp_size": form.sequence_degree,
+        "ulysses_degree": form.usp,
+        "ring_degree": form.ring,
+        "allgather_degree": form.ag,
+        "tp_size": form.tp,
+        "cfg_size": form.cfg,
+        "pp_size": form.pp,
+    }
+
+
+def _command(command: Iterable[str], env: Mapping[str, str]) -> Iterable[str]:
+    for part in command:
+        if part == _ENV_PLACE:
+            for name, value in env.items():
+                yield from ("--env", f"{name}={value}")
+        else:
+            yield part
