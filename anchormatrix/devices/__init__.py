@@ -1,0 +1,1 @@
+"""Vendor tools: their text becomes cards, links and processes."""

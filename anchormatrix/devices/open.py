@@ -1,0 +1,18 @@
+"""From the configuration to a vendor's device."""
+
+from __future__ import annotations
+
+from anchormatrix.devices.ascend import AscendDevice
+from anchormatrix.devices.base import Device
+from anchormatrix.devices.cpu import CpuDevice
+from anchormatrix.devices.nvidia import NvidiaDevice
+from anchormatrix.settings import DeviceSettings
+
+
+def open_device(settings: DeviceSettings) -> Device:
+    """The device of the configured kind; nothing is run yet."""
+    if settings.kind == "nvidia":
+        return NvidiaDevice()
+    if settings.kind == "cpu":
+        return CpuDevice(settings.cards or 1, settings.cores_per_card)
+    return AscendDevice()

@@ -1,0 +1,88 @@
+"""What all readers of vendor tools' text share: clean lines that remember where they stood, and errors that say so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from anchormatrix.errors import InputError, quoted_line
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_LIMIT = 4_000_000
+_WORST_FIRST = ("Fault", "Critical", "Alarm", "Warning", "OK")
+HEALTHY, WARNING = "OK", "Warning"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a command's output, without colours and outer blanks; ``number`` counts from 1."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """The output of one command, for errors that name the command and the line."""
+
+    command: str
+    lines: tuple[Line, ...]
+
+    def error(self, line: Line | None, what: str, expected: str = "", todo: str = "") -> InputError:
+        """The :class:`InputError` for a line (``None``: the end of the output)."""
+        if line is None:
+            last = self.lines[-1] if self.lines else None
+            where, shown = f"output of `{self.command}`, end", f" after {quoted_line(last.text)}" if last else ""
+        else:
+            where, shown = f"output of `{self.command}`, line {line.number}", f" {quoted_line(line.text)}"
+        return InputError(
+            what + shown,
+            where=where,
+            expected=expected,
+            todo=todo or f"run `{self.command}` on the host and compare",
+        )
+
+    def number(self, line: Line, text: str, what: str) -> int:
+        """A whole number that a table cell must hold."""
+        if not (text.isascii() and text.isdigit() and len(text) <= 12):
+            raise self.error(line, f"{what} is {quoted_line(text)} in", "a whole number")
+        return int(text)
+
+    def reading(self, line: Line, text: str, what: str) -> float | None:
+        """A measured value that the tool may not have: ``-`` and ``NA`` are ``None``."""
+        if text in ("-", "NA", "N/A", "[N/A]", "[Not Supported]"):
+            return None
+        if not re.fullmatch(r"-?\d{1,6}(\.\d{1,3})?", text):
+            raise self.error(line, f"{what} is {quoted_line(text)} in", "a number, - or NA")
+        return float(text)
+
+
+def source(text: str, command: str) -> Source:
+    """Split a command's output into its non-blank lines.
+
+    Raises :class:`InputError` when it is empty, larger than any real output, or not text.
+    """
+    if len(text) > _LIMIT or "\x00" in text:
+        raise InputError(
+            "is not the text of this tool" if "\x00" in text else f"is {len(text)} characters long",
+            where=f"output of `{command}`",
+            expected="a table of a few hundred lines",
+        )
+    lines = tuple(Line(number, clean) for number, clean in _clean_lines(text))
+    found = Source(command, lines)
+    if not lines:
+        raise found.error(None, "is empty", "a table", f"run `{command}` on the host: the driver may not be loaded")
+    return found
+
+
+def _clean_lines(text: str) -> Iterator[tuple[int, str]]:
+    for number, raw in enumerate(_ANSI.sub("", text).split("\n"), start=1):
+        clean = raw.rstrip("\r")
+        if clean.strip():
+            yield number, clean
+
+
+def known_health(word: str) -> str:
+    """A health word in the vocabulary OK, Warning, Alarm, Critical, Fault; any other word is returned as it is."""
+    return next((known for known in _WORST_FIRST if known.lower() == word.lower()), word)

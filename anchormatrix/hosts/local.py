@@ -1,0 +1,320 @@
+"""This machine as a host."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from anchormatrix.errors import HostError, LeaseError
+from anchormatrix.hosts import agent
+from anchormatrix.hosts.base import Completed, Lease, RunningProcess
+from anchormatrix.hosts.copying import copied_file, copied_tree
+from anchormatrix.hosts.supervision import (
+    AgentClient,
+    SupervisedProcess,
+    complete_holder,
+    held,
+    missing_program,
+    start_under,
+)
+from anchormatrix.settings import HostSettings
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+_AGENT_FILE = str(Path(agent.__file__).resolve())
+_PRCTL = ctypes.CDLL(None).prctl
+_PARENT_DEATH = 1
+_TERM_WAIT_S, _KILL_WAIT_S = 2.0, 2.0
+_RELEASE_S = 180.0
+
+
+class LocalHost:
+    """Runs commands on this machine; see :class:`anchormatrix.hosts.base.Host`.
+
+    Relative entries of ``host.path`` are below the project's folder; the folders for leases and scratch files are
+    relative to the working folder.
+    """
+
+    def __init__(self, settings: HostSettings) -> None:
+        self.alias = settings.alias
+        self._settings = settings
+        self._path = [str(ROOT / Path(entry).expanduser()) for entry in settings.path]
+        self._lease_dir = str(Path(settings.lease_dir).expanduser().absolute())
+        self._scratch: list[Path] = []
+        self._leases: list[LocalLease] = []
+        self._processes: list[SupervisedProcess] = []
+
+    def run(
+        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, timeout_s: float, check: bool = True
+    ) -> Completed:
+        begin = time.monotonic()
+        complete = self._environment(env or {})
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            # Files and not pipes: a grandchild that keeps a pipe open must not keep us waiting.
+            try:
+                child = subprocess.Popen(
+                    list(argv),
+                    env=complete,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,
+                    preexec_fn=_end_with_parent,  # noqa: PLW1509  calls one function that takes no lock
+                )
+            except FileNotFoundError:
+                raise missing_program(argv[0], self.alias, complete["PATH"]) from None
+            except OSError as error:
+                raise HostError(f"`{argv[0]}` could not be started: {error.strerror}", where=self.alias) from None
+            try:
+                child.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                raise hangs(argv, timeout_s, self.alias) from None
+            finally:
+                _end_group(child)
+            out.seek(0)
+            err.seek(0)
+            done = Completed(
+                tuple(argv),
+                child.returncode,
+                out.read().decode("utf-8", "replace"),
+                err.read().decode("utf-8", "replace"),
+                time.monotonic() - begin,
+            )
+        if check and done.returncode:
+            raise failed(done, self.alias)
+        return done
+
+    def lease(self, cards: Sequence[int], *, holder: Mapping[str, str], wait_s: float) -> LocalLease:
+        said: dict[str, Any] = complete_holder(holder)
+        try:
+            files = agent.take(self._lease_dir, cards, said, wait_s, time.sleep)
+        except agent.HeldError as error:
+            raise held(error.card, error.holder, self.alias, wait_s) from None
+        except OSError as error:
+            raise LeaseError(
+                f"the lease folder cannot be used ({error})", where=self.alias, todo="correct host.lease_dir"
+            ) from None
+        lease = LocalLease(tuple(sorted(set(cards))), files)
+        self._leases.append(lease)
+        return lease
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        log_path: str,
+        lease: Lease | None = None,
+        grace_s: float = 30,
+        stop_command: Sequence[str] = (),
+    ) -> RunningProcess:
+        files = lease.files if isinstance(lease, LocalLease) else []
+        client = self._agent(files)
+        try:
+            pid, token = start_under(
+                client,
+                argv,
+                env={**self._settings.env, **env},
+                path=self._path,
+                log_path=str(Path(log_path).absolute()),
+                grace_s=grace_s,
+                stop_command=stop_command,
+                where=self.alias,
+            )
+        except BaseException:
+            client.end(_RELEASE_S)
+            raise
+
+        def after_loss() -> AgentClient:
+            other = self._agent(files)
+            other.ask("adopt", token=token)
+            return other
+
+        process = SupervisedProcess(client, pid, after_loss=after_loss, ends_agent=True)
+        self._processes.append(process)
+        if isinstance(lease, LocalLease):
+            lease.processes.append(process)
+        return process
+
+    def own_pids(self) -> frozenset[int]:
+        table = agent.processes()
+        here = os.getpid()
+        own = {here} | agent.descendants(table, {here})
+        above = table.get(here)
+        while above is not None and above.parent > 1:
+            own.add(above.parent)
+            above = table.get(above.parent)
+        for process in self._processes:
+            with contextlib.suppress(HostError):
+                own.update(process.tree())
+        return frozenset(own)
+
+    def read_from(self, path: str, offset: int) -> bytes:
+        try:
+            with Path(path).open("rb") as stream:
+                stream.seek(offset)
+                return stream.read()
+        except OSError as error:
+            raise HostError(f"cannot be read ({error.strerror})", where=f"{self.alias}:{path}") from None
+
+    def fetch(self, path: str, to: Path) -> None:
+        origin = Path(path)
+        try:
+            if origin.is_dir():
+                copied_tree(origin, to)
+            elif origin.absolute() != to.absolute():
+                copied_file(origin, to)
+        except OSError as error:
+            raise HostError(
+                f"cannot be copied to {to} ({error.strerror})", where=f"{self.alias}:{path}", todo="see the free space"
+            ) from None
+
+    def free_port(self) -> int:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return int(probe.getsockname()[1])
+
+    def local_port(self, port: int) -> int:
+        return port
+
+    def scratch(self, name: str) -> str:
+        base = Path(self._settings.scratch_dir).expanduser().absolute()
+        try:
+            base.mkdir(parents=True, exist_ok=True)
+            folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=base))
+        except OSError as error:
+            raise HostError(
+                f"no scratch folder can be made ({error})", where=self.alias, todo="correct host.scratch_dir"
+            ) from None
+        self._scratch.append(folder)
+        return str(folder)
+
+    def holders(self) -> list[dict[str, object]]:
+        try:
+            return list(agent.holders(self._lease_dir))
+        except OSError as error:
+            raise HostError(f"leases cannot be read ({error})", where=self.alias) from None
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.client.end(_RELEASE_S)
+        for lease in self._leases:
+            lease.release()
+        for folder in self._scratch:
+            shutil.rmtree(folder, ignore_errors=True)
+        self._processes, self._leases, self._scratch = [], [], []
+
+    def _environment(self, env: Mapping[str, str]) -> dict[str, str]:
+        complete = {**os.environ, **self._settings.env, **env}
+        complete["PATH"] = os.pathsep.join([*self._path, complete.get("PATH", os.defpath)])
+        return complete
+
+    def _agent(self, files: Sequence[int]) -> AgentClient:
+        keep = ",".join(map(str, files))
+        child = subprocess.Popen(
+            [sys.executable, "-E", "-S", _AGENT_FILE, "serve", "--keep", keep],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=list(files),
+            start_new_session=True,
+        )
+        return AgentClient(_Pipes(child), self.alias)
+
+
+class LocalLease:
+    """Locks held by this process, and by the agents and servers started under it."""
+
+    def __init__(self, cards: tuple[int, ...], files: list[int]) -> None:
+        self.cards = cards
+        self.files = files
+        self.processes: list[SupervisedProcess] = []
+
+    def release(self) -> None:
+        files, self.files = self.files, []
+        if not files:
+            return
+        for process in self.processes:
+            process.client.end(_RELEASE_S)
+        stuck = any(process.stopped and process.stopped.survivors for process in self.processes)
+        agent.give_back(files, clear=not stuck)
+
+    def __enter__(self) -> LocalLease:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class _Pipes:
+    """The pipes of an agent on this machine."""
+
+    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+        self._child = child
+
+    def send(self, data: bytes) -> None:
+        assert self._child.stdin is not None
+        self._child.stdin.write(data)
+        self._child.stdin.flush()
+
+    def receive(self, timeout_s: float) -> bytes:
+        assert self._child.stdout is not None
+        if not select.select([self._child.stdout], [], [], timeout_s)[0]:
+            raise TimeoutError
+        return os.read(self._child.stdout.fileno(), 65536)
+
+    def end(self, timeout_s: float) -> str:
+        with contextlib.suppress(OSError):
+            self._child.stdin.close()  # type: ignore[union-attr]
+        try:
+            self._child.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return ""
+        assert self._child.stdout and self._child.stderr
+        said = self._child.stderr.read().decode("utf-8", "replace")
+        self._child.stdout.close()
+        self._child.stderr.close()
+        return said
+
+
+def hangs(argv: Sequence[str], timeout_s: float, where: str) -> HostError:
+    """The error for a command that does not come back."""
+    return HostError(
+        f"`{' '.join(argv)}` hangs: no end after {timeout_s:g} s",
+        where=where,
+        todo="run it on the host by hand; a driver that hangs needs its administrator (host.command_timeout_s)",
+    )
+
+
+def failed(done: Completed, where: str) -> HostError:
+    """The error for a command that failed, with the last line it said."""
+    said = [line for line in (done.stderr + "\n" + done.stdout).splitlines() if line.strip()]
+    last = (done.stderr.strip().splitlines() or said or ["nothing was printed"])[-1]
+    return HostError(f"`{' '.join(done.argv)}` failed with exit code {done.returncode}: {last[:300]}", where=where)
+
+
+def _end_with_parent() -> None:
+    _PRCTL(_PARENT_DEATH, signal.SIGTERM, 0, 0, 0)
+
+
+def _end_group(child: subprocess.Popen[bytes]) -> None:
+    """End what is left of a command: ask, wait, kill. A process stuck in the kernel is not waited for."""
+    if child.returncode is not None:
+        return
+    for number, wait_s in ((signal.SIGTERM, _TERM_WAIT_S), (signal.SIGKILL, _KILL_WAIT_S)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(wait_s)
+            return

@@ -1,0 +1,220 @@
+"""Talking to a supervision agent: one request line, one answer line, over pipes or an SSH channel."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import secrets
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from anchormatrix.errors import HostError, LeaseError
+from anchormatrix.hosts.base import StopRecord
+
+ANSWER_S = 20.0
+_STOP_MARGIN_S = 20.0
+_ANSWER_LIMIT = 4_000_000
+
+
+class Wire(Protocol):
+    """The two ends of an agent."""
+
+    def send(self, data: bytes) -> None:
+        """Write to its stdin. Raises ``OSError`` when it is gone."""
+        ...
+
+    def receive(self, timeout_s: float) -> bytes:
+        """Some bytes of its stdout, empty at the end. Raises ``TimeoutError``."""
+        ...
+
+    def end(self, timeout_s: float) -> str:
+        """Close its stdin, wait until it has ended, and return what it said on stderr."""
+        ...
+
+
+class AgentClient:
+    """One agent and the requests to it; safe to use from several threads."""
+
+    def __init__(self, wire: Wire, where: str) -> None:
+        self._wire = wire
+        self._where = where
+        self._lock = threading.Lock()
+        self._buffer = b""
+        self.lost = False
+        self.ended = False
+
+    def ask(self, op: str, *, timeout_s: float = ANSWER_S, **fields: Any) -> dict[str, Any]:
+        """Send a request and return the answer. Raises :class:`HostError` when the agent is gone or silent."""
+        with self._lock:
+            if self.lost or self.ended:
+                raise self._gone("was lost before")
+            try:
+                self._wire.send(json.dumps({"op": op, **fields}).encode() + b"\n")
+                while b"\n" not in self._buffer:
+                    data = self._wire.receive(timeout_s)
+                    if not data or len(self._buffer) > _ANSWER_LIMIT:
+                        raise EOFError
+                    self._buffer += data
+                line, _, self._buffer = self._buffer.partition(b"\n")
+                answer = json.loads(line)
+                if not isinstance(answer, dict):
+                    raise EOFError
+            except TimeoutError:
+                self.lost = True
+                raise self._gone(f"did not answer within {timeout_s:.0f} s") from None
+            except (OSError, EOFError, ValueError):
+                self.lost = True
+                raise self._gone("ended unexpectedly") from None
+        return answer
+
+    def beat(self) -> None:
+        """Tell the agent that we are alive; a lost connection shows at the next request."""
+        with self._lock:
+            if not (self.lost or self.ended):
+                try:
+                    self._wire.send(b'{"op": "beat"}\n')
+                except OSError:
+                    self.lost = True
+
+    def end(self, timeout_s: float) -> None:
+        """Let the agent stop what it supervises, give cards back and end. Idempotent."""
+        with self._lock:
+            if not self.ended:
+                self.ended = True
+                self._wire.end(timeout_s)
+
+    def _gone(self, how: str) -> HostError:
+        said = self._wire.end(0.5) if self.lost and not self.ended else ""
+        return HostError(
+            f"the supervision agent {how}" + (f" ({said.strip().splitlines()[-1]})" if said.strip() else ""),
+            where=self._where,
+            todo="what it supervised is stopped gently by itself; see that the host is reachable, then run again",
+        )
+
+
+class SupervisedProcess:
+    """A process under an agent; see :class:`anchormatrix.hosts.base.RunningProcess`."""
+
+    def __init__(
+        self, client: AgentClient, pid: int, *, after_loss: Callable[[], AgentClient | None], ends_agent: bool
+    ) -> None:
+        self.pid = pid
+        self.client = client
+        self._after_loss = after_loss
+        self._ends_agent = ends_agent
+        self._record: StopRecord | None = None
+        self._exit: int | None = None
+
+    @property
+    def stopped(self) -> StopRecord | None:
+        """How it was stopped, once it was."""
+        return self._record
+
+    def poll(self) -> int | None:
+        if self._record is None and self._exit is None:
+            self._exit = self.client.ask("poll")["exit"]
+        return self._exit if self._record is None else self._record.exit_code
+
+    def tree(self) -> tuple[int, ...]:
+        return () if self._record else tuple(self.client.ask("tree")["pids"])
+
+    def stop(self, *, grace_s: float) -> StopRecord:
+        if self._record is None:
+            try:
+                answer = self.client.ask("stop", grace_s=grace_s, timeout_s=grace_s + _STOP_MARGIN_S)
+            except HostError:
+                other = self._after_loss()
+                if other is None:
+                    raise
+                self.client = other
+                answer = other.ask("stop", grace_s=grace_s, timeout_s=grace_s + _STOP_MARGIN_S)
+            self._record = StopRecord(answer["how"], answer["seconds"], answer["exit_code"], answer["survivors"])
+            if self._ends_agent:
+                self.client.end(_STOP_MARGIN_S)
+        return self._record
+
+
+def start_under(
+    client: AgentClient,
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    path: Sequence[str],
+    log_path: str,
+    grace_s: float,
+    stop_command: Sequence[str],
+    where: str,
+) -> tuple[int, str]:
+    """Start a process under an agent; returns its process id and the token that its descendants carry."""
+    token = secrets.token_hex(16)
+    answer = client.ask(
+        "start",
+        argv=list(argv),
+        env=dict(env),
+        path=list(path),
+        log=log_path,
+        grace_s=grace_s,
+        stop_command=list(stop_command),
+        token=token,
+    )
+    if answer.get("error") == "missing":
+        raise missing_program(argv[0], where, answer["path"])
+    if answer.get("error") == "busy":
+        raise HostError("another server still runs under this lease", where=where, todo="stop it first")
+    if "error" in answer:
+        raise HostError(
+            f"`{argv[0]}` could not be started: {answer['text']}",
+            where=where,
+            todo="see that the program may be executed and that the scratch folder can be written",
+        )
+    return int(answer["pid"]), token
+
+
+def missing_program(program: str, where: str, path: str) -> HostError:
+    """The error for a program that is not there; names the PATH that was searched."""
+    shown = path if len(path) <= 300 else f"{path[:299]}…"
+    return HostError(
+        f"`{program}` was not found",
+        where=where,
+        expected=f"it on PATH ({shown})",
+        todo="install it there, or add its folder to host.path",
+    )
+
+
+def complete_holder(holder: Mapping[str, str]) -> dict[str, Any]:
+    """What others read about a holder: the caller's words, and who, where and since when."""
+    return {
+        "user": _user(),
+        "pid": os.getpid(),
+        "from": os.uname().nodename,
+        "since": datetime.now().astimezone().isoformat(timespec="seconds"),
+        **holder,
+    }
+
+
+def held(card: int, holder: Mapping[str, Any], where: str, waited_s: float) -> LeaseError:
+    """The error for a card that somebody else holds."""
+    waited = f" after waiting {waited_s:g} s" if waited_s else ""
+    return LeaseError(
+        f"card {card} is held by {holder_text(holder)}{waited}",
+        where=where,
+        todo="wait for them, or look with scripts/leases.py",
+    )
+
+
+def holder_text(holder: Mapping[str, Any]) -> str:
+    """A holder in words: ``alice (pid 4242 on node7) since 2026-01-31T04:00:00+01:00: c4-0123456789 tp1-usp4``."""
+    if not holder:
+        return "somebody who has not said who they are"
+    who = f"{holder.get('user', '?')} (pid {holder.get('pid', '?')} on {holder.get('from', '?')})"
+    return f"{who} since {holder.get('since', '?')}: {holder.get('what', 'no purpose given')}"
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
