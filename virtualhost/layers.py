@@ -1,8 +1,8 @@
 """One transformer layer as kernels: what is computed, what is moved, in which order, for one form.
 
 Durations follow from the model's figures: matrix products and attention from their floating-point operations, vector
-kernels from the bytes they touch, collectives from the bytes each rank puts on the wire: (w−1)/w of the local tensor for
-an all-to-all over w ranks, the own shard to each of w−1 peers for an all-gather, 2(w−1)/w of the tensor for an
+kernels from the bytes they touch, collectives from the bytes each rank puts on the wire: (w−1)/w of the local tensor
+for an all-to-all over w ranks, the own shard to each of w−1 peers for an all-gather, 2(w−1)/w of the tensor for an
 all-reduce.
 """
 
@@ -76,7 +76,7 @@ class Layer:
 
     def _collective(self, family: str, kind: str, wire: int, part: str, after: list[int] | None) -> list[int]:
         op = self.sim.op(Op(family, f"hcom_{family}_", "HCCL", kind, family, part))
-        return self.sim.collective(op, kind, wire, after)
+        return self.sim.collective(op, kind, wire, after, ring=kind == "ring")
 
     # --- the layer -----------------------------------------------------------------------------------------------
 
@@ -154,7 +154,7 @@ class Layer:
                 arrived = self._collective("batchSendRecv", "ring", 2 * self.kv_bytes, "ring", ready)
             self._attention(self.attention_ns, inputs)
             if turn:
-                self.vector("Muls", 3 * self.q_bytes)  # merge with the running softmax
+                self.vector("Muls", 8 * self.q_bytes)  # merge with the running softmax, in float32
 
     def _masked_attention(self) -> None:
         """Attention in chunks of heads, collectives on their own stream under the attention of other chunks.

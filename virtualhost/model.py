@@ -1,5 +1,5 @@
 """What the virtual host is made of: the transformer, the links between cards, how fast a card computes, how a form
-splits the work, and how the serving stack behaves. Pure values; every figure a scenario sets ends up in one of these."""
+splits the work, and how the serving stack behaves. Pure values: every figure a scenario sets ends up in one of them."""
 
 from __future__ import annotations
 

@@ -42,13 +42,15 @@ class Row(NamedTuple):
 
 
 class Group(NamedTuple):
-    """One communicator: its kind, the id its kernels are named with, its ranks, and the cost of a call on it."""
+    """One communicator: its kind, the id its kernels are named with, its ranks, and the cost of a call on it as a
+    function of the bytes each member puts on the wire."""
 
     kind: str
     gid: int
     ranks: tuple[int, ...]
     ports: tuple[int, ...]
     cost: Callable[[int], int]
+    neighbour_cost: Callable[[int], int]  # of a turn of a ring: each member sends to the next one only
 
 
 def transfer_cost(fabric: Fabric, cards: Sequence[int], *, efficiency: float = 1.0) -> Callable[[int], int]:
@@ -65,6 +67,13 @@ def transfer_cost(fabric: Fabric, cards: Sequence[int], *, efficiency: float = 1
             share = links.count(link) / len(links)
             ns_per_byte = max(ns_per_byte, share / (link.bandwidth_gbs * efficiency))
     return lambda wire_bytes: round(t0_ns + wire_bytes * ns_per_byte)
+
+
+def neighbour_cost(fabric: Fabric, cards: Sequence[int]) -> Callable[[int], int]:
+    """Return the time (ns) of one turn of a ring as a function of its bytes: the slowest neighbours decide."""
+    pairs = [(a, b) for a, b in zip(cards, (*cards[1:], cards[0]), strict=True)]
+    costs = [transfer_cost(fabric, pair, efficiency=fabric.in_model_efficiency) for pair in pairs]
+    return lambda wire_bytes: max(cost(wire_bytes) for cost in costs)
 
 
 def make_groups(model: HostModel, split: Split, cards: Sequence[int]) -> tuple[Group, ...]:
@@ -84,7 +93,8 @@ def make_groups(model: HostModel, split: Split, cards: Sequence[int]) -> tuple[G
                 if a != b
             }
             cost = transfer_cost(fabric, members, efficiency=fabric.in_model_efficiency)
-            groups.append(Group(kind, 445 + 29 * len(groups), ranks, tuple(sorted(ports)), cost))
+            turn = neighbour_cost(fabric, members)
+            groups.append(Group(kind, 445 + 29 * len(groups), ranks, tuple(sorted(ports)), cost, turn))
     return tuple(groups)
 
 
@@ -92,6 +102,7 @@ class Simulator:
     """The state of all ranks while one step is built. Events are lists of times, one per rank."""
 
     def __init__(self, model: HostModel, split: Split, cards: Sequence[int]) -> None:
+        self.fabric, self.cards = model.fabric, tuple(cards)
         self.groups = make_groups(model, split, cards)
         self.world = split.world
         self.ops: list[Op] = []
@@ -151,11 +162,13 @@ class Simulator:
     def wait(self, event: list[int]) -> None:
         """Make the compute stream wait for an event."""
         for rank in self.active:
-            if event[rank] > self.clock[rank]:
-                self.clock[rank] = event[rank]
+            self.clock[rank] = max(self.clock[rank], event[rank])
 
-    def collective(self, op: int, kind: str, wire_bytes: int, after: list[int] | None = None) -> list[int]:
-        """Run one call on every active communicator of a kind; return the event of its end."""
+    def collective(
+        self, op: int, kind: str, wire_bytes: int, after: list[int] | None = None, *, ring: bool = False
+    ) -> list[int]:
+        """Run one call on every active communicator of a kind; return the event of its end. ``ring``: a turn in which
+        each member sends to the next one only."""
         after = self.clock if after is None else after
         free, ports = self.free[kind], self.ports
         done = [0] * self.world
@@ -165,7 +178,8 @@ class Simulator:
                 continue
             begin = max([ports[port] for port in group.ports])
             arrivals = [max(free[rank], after[rank]) for rank in group.ranks]
-            end = max(begin, *arrivals) + round(group.cost(wire_bytes) * self.wire_factor)
+            cost = group.neighbour_cost if ring else group.cost
+            end = max(begin, *arrivals) + round(cost(wire_bytes) * self.wire_factor)
             for rank, arrival in zip(group.ranks, arrivals, strict=True):
                 self.rows[rank].append(Row(op, arrival, end - arrival, -1))
                 free[rank] = done[rank] = end
@@ -176,15 +190,21 @@ class Simulator:
     def transfer(self, send: int, receive: int, source: int, target: int, wire_bytes: int) -> None:
         """Send from one pipeline stage to the next: the sender's input is its compute stream so far, the receiver waits
         from when its stream was free."""
-        group = next(group for group in self._members["pp"] if {source, target} <= set(group.ranks))
         free = self.free["pp"]
         begins = {source: max(free[source], self.clock[source]), target: free[target]}
-        end = max(*begins.values(), *(self.ports[port] for port in group.ports)) + group.cost(wire_bytes)
+        pair = (self.cards[source], self.cards[target])
+        kind = self._class_number(*pair)
+        ports = [rank * self.ports_per_rank + kind for rank in begins]
+        cost = transfer_cost(self.fabric, pair, efficiency=self.fabric.in_model_efficiency)
+        end = max(*begins.values(), *(self.ports[port] for port in ports)) + cost(wire_bytes)
         for rank, op in ((source, send), (target, receive)):
             self.rows[rank].append(Row(op, begins[rank], end - begins[rank], -1))
             free[rank] = end
-        for port in group.ports:
+        for port in ports:
             self.ports[port] = end
+
+    def _class_number(self, a: int, b: int) -> int:
+        return [one.name for one in self.fabric.classes].index(self.fabric.link(a, b).name)
 
     def pause(self, host_ns: int) -> None:
         """Leave the compute stream idle while the host works."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from virtualhost.layers import Layer
 from virtualhost.model import Fabric, HostModel, Split, refusal
@@ -46,7 +46,8 @@ Segment = tuple[int, dict[int, tuple[Row, ...]]]  # base, rows of each rank rela
 @dataclass(frozen=True)
 class StepTimeline:
     """Kernels of all ranks over one step. The step of each rank begins at 0 with its first kernel and ends with its
-    last one. ``warp`` is 1 or the factor by which everything but exposed communication is stretched."""
+    last one. ``stretch`` multiplies all times; ``warped`` holds the kernels of a step whose times no longer follow from
+    the segments (a captured one)."""
 
     model: HostModel
     split: Split
@@ -75,6 +76,11 @@ class StepTimeline:
     @cached_property
     def _group_of(self) -> dict[tuple[int, str], Group]:
         return {(rank, group.kind): group for group in self.groups for rank in group.ranks}
+
+    @cached_property
+    def scratch(self) -> dict[str, Any]:
+        """What writers of this timeline keep between ranks."""
+        return {}
 
     @cached_property
     def _kernels(self) -> dict[int, tuple[Kernel, ...]]:
@@ -117,7 +123,9 @@ class StepTimeline:
         return tuple(found)
 
     def scaled(self, factor: float) -> StepTimeline:
-        """Return the same step with every time multiplied, as noise does."""
+        """Return the same step with every time multiplied, as noise does. A captured step cannot be scaled any more."""
+        if self.warped is not None:
+            raise ValueError("scale the step before it is captured")
         stage = tuple(round(one * factor) for one in self.stage_ns)
         return replace(self, stage_ns=stage, stretch=self.stretch * factor)
 
@@ -137,7 +145,7 @@ def collective_ns(fabric: Fabric, family: str, tensor_bytes: int, cards: Sequenc
     return concurrency * transfer_cost(fabric, cards)(wire)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=64)
 def simulate_step(model: HostModel, split: Split, cards: tuple[int, ...]) -> StepTimeline:
     """Return the timeline of one denoise step of a form; rank k runs on ``cards[k]``.
 
@@ -266,9 +274,9 @@ class _Step:
             sim.wait(sim.collective(op, "pp", self.latent_bytes * split.sequence_degree))
         sim.active = tuple(range(split.world))
         layer.vector("Sub", 3 * self.latent_bytes)
-        sim.pause(round(self.model.rates.step_host_us * 1000))
-        cast = sim.op(Op("Cast", "Cast", "AI_CPU", AI_CPU))
+        cast = sim.op(Op("trans_Cast_5", "Cast", "AI_CPU", AI_CPU))
         sim.run_aside(cast, 110_000, AI_CPU, sim.mark())
+        sim.pause(max(round(self.model.rates.step_host_us * 1000), 110_000))
         for name in ("Mul", "Add", "Cast"):
             layer.vector(name, 3 * self.latent_bytes)
         self._flush()
