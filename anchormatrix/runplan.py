@@ -44,7 +44,7 @@ class RunPlan:
 
     @cached_property
     def health_digest(self) -> str:
-        """One word that changes when the health, the tenants or the software of any card do, not when a temperature does."""
+        """One word that changes when the health, tenants or software of any card do, not when a temperature does."""
         cards = [
             (card.id, card.health, sorted(process.pid for process in card.processes)) for card in self.live.state.cards
         ]
