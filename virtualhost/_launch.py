@@ -14,7 +14,7 @@ def launch(module):  # type: ignore[no-untyped-def]
     own = os.path.join(root, ".venv", "bin", "python")  # noqa: PTH118
     if not _suitable() and os.path.exists(own) and "VIRTUALHOST_REEXEC" not in os.environ:  # noqa: PTH110
         os.environ["VIRTUALHOST_REEXEC"] = "1"
-        os.execv(own, [own, *sys.argv])  # noqa: S606 - the project's own interpreter
+        os.execv(own, [own, *sys.argv])
     os.environ.pop("VIRTUALHOST_REEXEC", None)
     sys.exit(importlib.import_module("virtualhost." + module).main(sys.argv[1:]))
 

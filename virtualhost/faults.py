@@ -14,8 +14,8 @@ FAULT_KINDS = {
     "crash": "a worker raises and the server ends with exit code 1",
     "hang": "nothing happens any more; only a signal ends the server",
     "oom": "device memory runs out and the server ends with exit code 1",
-    "oom_kill": "the host's memory runs out: the main process is killed with SIGKILL",
-    "rank_killed": "one rank process dies by SIGKILL; the server notices and ends with exit code 1",
+    "killed": "the main process dies by SIGKILL",
+    "rank_killed": "one rank process dies by SIGKILL, as by the host's memory killer; the server exits with 1",
     "comm_init": "the communicators cannot be set up",
     "port_in_use": "the port is taken between the check and the bind",
     "lost_response": "the server finishes the request, the client never gets the answer",
@@ -41,7 +41,7 @@ TOOL_COMMANDS = ("any", "info", "topo", "map", "proc-mem", "list", "version")
 
 @dataclass(frozen=True)
 class Moment:
-    """A point in the life of a host: the n-th session start, and the n-th request inside that session (0: before any)."""
+    """A point in the life of a host: the n-th session start and the n-th request in that session (0: before any)."""
 
     session: int = 0
     request: int = 0
@@ -72,7 +72,7 @@ class Fault:
     """Something that goes wrong in a serving session; every selector that is given must match.
 
     ``session`` counts starts on the host, ``form_session`` starts of the same form on the same cards, ``request`` the
-    requests of the session, all from 1. ``times`` bounds how often the fault happens in the life of the state directory.
+    requests of the session, all from 1. ``times`` bounds how often the fault happens while the state directory lives.
     """
 
     kind: str

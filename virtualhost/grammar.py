@@ -141,6 +141,11 @@ class Grammar:
             clock_s, "launcher.py:110", "Shutting down"
         )
 
+    def bind_failure(self, clock_s: float, number: int, address: str, reason: str) -> str:
+        """The server cannot listen."""
+        text = f"[Errno {number}] error while attempting to bind on address {address}: {reason}"
+        return self.line(clock_s, "launcher.py:52", text, level="ERROR")
+
     def communicator_failure(self, clock_s: float) -> str:
         """The collective library cannot set up a communicator: the vendor's own three lines, of the last rank."""
         rank = self.split.world - 1
@@ -149,12 +154,12 @@ class Grammar:
         day = time.strftime("%Y-%m-%d-%H:%M:%S", moment)
         missing = ",".join(str(other) for other in range(1, self.split.world, 2))
         return (
-            f"{worker} RuntimeError: create_config:../torch_npu/csrc/distributed/HCCLUtils.cpp:140 HCCL function error: "
-            "hcclCommInitRootInfoConfig(numRanks, &rootInfo, rank, config, &(comm->hcclComm_)), error code is 1\n"
+            f"{worker} RuntimeError: create_config:../torch_npu/csrc/distributed/HCCLUtils.cpp:140 HCCL function "
+            "error: hcclCommInitRootInfoConfig(numRanks, &rootInfo, rank, config, &(comm->hcclComm_)), error code is 1\n"
             f"{worker} [ERROR] {day} (PID:{pid}, Device:{rank}, RankID:{rank}) ERR02200 DIST call hccl api failed.\n"
-            f"{worker} [PID: {pid}] {day}.978.003 Communication_Error_Ranktable_Detect(EI0015): Failed to collect cluster "
-            "information of the communicator based on rootInfo detection. Reason: No rank in the communicator can connect "
-            f'to the root node within the timeout period. List of unconnected ranks: "[{missing},]".\n'
+            f"{worker} [PID: {pid}] {day}.978.003 Communication_Error_Ranktable_Detect(EI0015): Failed to collect "
+            "cluster information of the communicator based on rootInfo detection. Reason: No rank in the communicator "
+            f'can connect to the root node within the timeout period. List of unconnected ranks: "[{missing},]".\n'
         )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Protocol, TypeVar
 
-from virtualhost.serving import Ask, Outcome
+from virtualhost.exchange import Ask, Outcome
 
 _Number = TypeVar("_Number", int, float)
 

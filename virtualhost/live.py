@@ -1,7 +1,8 @@
-"""The host as it is at this moment: the scenario, what its events have changed by now, and what the state directory says."""
+"""The host at this moment: the scenario, what its events have changed by now, and what the state directory says."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from virtualhost.faults import Span, ToolFault
@@ -66,15 +67,11 @@ class LiveHost:
         ]
         return (*ranks, *tenants)
 
-    def memory_used_mb(self, card: int) -> int:
-        """Device memory in use on a card: the driver's static share and all processes."""
+    def memory_used_mb(self, card: int, *, besides: Sequence[int] = ()) -> int:
+        """Device memory in use on a card: the driver's static share and all processes but those of ``besides``."""
         # a few MB of difference between cards, as real ones have
         static = self.scenario.cards.driver_memory_mb + card * 7 % 5
-        return static + sum(process.memory_mb for process in self.processes(card))
-
-    def memory_free_mb(self, card: int) -> int:
-        """Device memory that is left on a card."""
-        return self.scenario.cards.memory_mb - self.memory_used_mb(card)
+        return static + sum(process.memory_mb for process in self.processes(card) if process.pid not in besides)
 
     def links(self) -> dict[tuple[int, int], str]:
         """The link between every two visible cards, ``X`` on the diagonal, with the changes that are in effect."""

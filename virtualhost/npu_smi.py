@@ -54,13 +54,10 @@ def _info_a5(host: LiveHost) -> str:
     gap = "+===========================+===============+" + "=" * 70 + "+"
     lines = ["+" + "-" * 114 + "+", f"| {f'npu-smi {version}':<49}{f'Version: {version}':<64}|"]
     lines += ["+--------+------------------+---------------+" + "-" * 70 + "+"]
-    lines += [
-        f"| NPU ID | Name             | Health        | {'Power(W)':<22}{'Temp(C)':<25}{'Hugepages-Usage(page)':<22}|"
-    ]
-    lines += [
-        f"|        |                  | Bus-Id        | {'NPU Util(%)':<22}{'Memory-Usage(MB)':<25}{'HBM-Usage(MB)':<22}|"
-    ]
-    lines += [rule]
+    heads = (("Power(W)", "Temp(C)", "Hugepages-Usage(page)"), ("NPU Util(%)", "Memory-Usage(MB)", "HBM-Usage(MB)"))
+    first, second = ("{:<22}{:<25}{:<22}|".format(*titles) for titles in heads)
+    lines += [f"| NPU ID | Name             | Health        | {first}"]
+    lines += [f"|        |                  | Bus-Id        | {second}", rule]
     for card in host.scenario.cards.ids:
         util, total = _utilisation(host, card), host.scenario.cards.memory_mb
         name, health = host.scenario.cards.name, host.health(card)
@@ -94,10 +91,8 @@ def _info_910b(host: LiveHost) -> str:
         used = f"{host.memory_used_mb(card):<5}/ {host.scenario.cards.memory_mb}"
         head = f"| {card:<6}{host.scenario.cards.name:<20}| {host.health(card):<14}| "
         lines += [f"{head}{_power(card):<12}{_temperature(card):<18}{'0    / 0':<21}|"]
-        lines += [
-            f"| 0                         | {_bus(card):<14}| {_utilisation(host, card):<12}{'0    / 0':<18}{used:<21}|",
-            rule,
-        ]
+        util = _utilisation(host, card)
+        lines += [f"| 0                         | {_bus(card):<14}| {util:<12}{'0    / 0':<18}{used:<21}|", rule]
     lines += ["+---------------------------+---------------+" + "-" * 52 + "+"]
     lines += [
         "| NPU     Chip              | Process id    | Process name             | Process memory(MB)      |",
@@ -200,8 +195,8 @@ def process_memory(host: LiveHost, npu: int, chip: int | None) -> str:
     for card in host.scenario.cards.ids:
         if host.scenario.npu_of(card)[0] == npu and chip in (None, host.scenario.npu_of(card)[1]):
             lines = [
-                f"\tProcess id:{process.pid:<7} Process name:{process.name[:18]:<18}Process memory(MB):{process.memory_mb}"
-                for process in host.processes(card)
+                f"\tProcess id:{one.pid:<7} Process name:{one.name[:18]:<18}Process memory(MB):{one.memory_mb}"
+                for one in host.processes(card)
             ] or ["\tNo process in device."]
             blocks += ["\n".join([*lines, f"\tChip ID                        : {host.scenario.npu_of(card)[1]}"])]
     return "\n\n".join(blocks) + "\n"

@@ -80,7 +80,7 @@ class LinkChange:
 
     between: tuple[int, int]
     link: str
-    when: Span = Span()
+    when: Span = field(default_factory=Span)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Health:
 
     cards: tuple[int, ...]
     state: str = "Alarm"
-    when: Span = Span()
+    when: Span = field(default_factory=Span)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Tenant:
     name: str = "python"
     memory_mb: int = 56323
     slowdown: float = 1.0
-    when: Span = Span()
+    when: Span = field(default_factory=Span)
 
 
 @dataclass(frozen=True)
@@ -183,9 +183,9 @@ class Scenario:
     tenants: tuple[Tenant, ...] = ()
     residue: Residue = Residue()
     timing: Timing = Timing()
-    dit: DiT = DiT()
-    rates: Rates = Rates()
-    behaviour: Behaviour = Behaviour()
+    dit: DiT = field(default_factory=DiT)
+    rates: Rates = field(default_factory=Rates)
+    behaviour: Behaviour = field(default_factory=Behaviour)
     log: LogStyle = LogStyle()
     serving: Serving = Serving()
     faults: tuple[Fault, ...] = ()
@@ -266,7 +266,7 @@ def _load_yaml(path: Path) -> dict[str, Any]:
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506 - a safe loader either way
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
     except OSError as error:
         raise ScenarioError(f"{path}: cannot be read: {error.strerror}") from error
     except yaml.YAMLError as error:

@@ -17,10 +17,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from virtualhost.arguments import Launch, LaunchError, launch_from_environment
+from virtualhost.exchange import Ask, Outcome
 from virtualhost.grammar import epoch_stamp
 from virtualhost.http_api import Api
 from virtualhost.scenario import Scenario, scenario_from_environment
-from virtualhost.serving import Ask, Outcome, ServingSession
+from virtualhost.serving import ServingSession
 from virtualhost.state import HostState, Job, RankProcess, process_start
 from virtualhost.strict import ScenarioError
 
@@ -29,7 +30,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, _WAKE)
 _SLICE_S = 0.002  # shorter waits are not worth a system call each
 
 
-class _Gone(Exception):
+class _GoneError(Exception):
     """The server ends while a request or the start is still under way."""
 
 
@@ -65,7 +66,7 @@ class Server:
         try:
             self._start()
             self._serve()
-        except _Gone:
+        except _GoneError:
             pass
         finally:
             self._close()
@@ -83,13 +84,13 @@ class Server:
             self._handle(signal.sigwaitinfo(_SIGNALS).si_signo)
 
     def _handle(self, number: int) -> None:
-        """React to a signal; raises :class:`_Gone` when it ends the server."""
+        """React to a signal; raises :class:`_GoneError` when it ends the server."""
         plan = self.session.plan
         if number == signal.SIGCHLD:
             self._mourn()
         elif number == _WAKE:
             if self._ending.is_set():
-                raise _Gone
+                raise _GoneError
         elif not plan.whole_session("ignore_sigint" if number == signal.SIGINT else "ignore_sigterm"):
             self._stop()
 
@@ -103,7 +104,7 @@ class Server:
         )
         self.log(outcome.text)
         time.sleep(outcome.virtual_s * self.scenario.serving.time_scale)
-        raise _Gone
+        raise _GoneError
 
     def _close(self) -> None:
         """Let the ranks go, wait for them, and take the job off the books: from here on the death is a clean one."""
@@ -117,8 +118,8 @@ class Server:
 
     def _cannot_bind(self, error: OSError) -> int:
         reason = "address already in use" if error.errno == errno.EADDRINUSE else str(error.strerror).lower()
-        text = f"[Errno {error.errno}] error while attempting to bind on address ('{self.launch.host}', {self.launch.port}): {reason}"
-        self.log(self.session.grammar.line(self.session.clock_s, "launcher.py:52", text, level="ERROR"))
+        address = f"('{self.launch.host}', {self.launch.port})"
+        self.log(self.session.grammar.bind_failure(self.session.clock_s, error.errno or 0, address, reason))
         return 1
 
     # -- ranks ----------------------------------------------------------------------------------------------------
@@ -156,11 +157,15 @@ class Server:
             if found == pid and not self._ending.is_set():
                 self._pids.remove(pid)
                 number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-                if number == signal.SIGKILL and self.scenario.residue.after_sigkill and len(self.launch.cards) > 1:
+                if number == signal.SIGKILL and self._collectives_run():
                     self.state.add_residue(self.launch.cards)
                 self.log(self.session.rank_died(rank, number).text)
                 self._exit_code = 1
-                raise _Gone
+                raise _GoneError
+
+    def _collectives_run(self) -> bool:
+        """Whether a kill damages the driver's state: not of a single card, and not while weights are loading."""
+        return self.ready and self.scenario.residue.after_sigkill and len(self.launch.cards) > 1
 
     # -- what the protocol calls ----------------------------------------------------------------------------------
 
@@ -177,7 +182,7 @@ class Server:
                 if profiled and not self._armed:
                     self._write_capture()
                 self._settle(outcome)
-            except _Gone:
+            except _GoneError:
                 return None
             return outcome
 
@@ -215,7 +220,7 @@ class Server:
         self._wait(outcome.virtual_s - passed)
 
     def _wait(self, virtual_s: float) -> None:
-        """Let virtual seconds pass. The main thread goes on handling signals; other threads stop when the server ends."""
+        """Let virtual seconds pass. The main thread handles signals; other threads stop when the server ends."""
         self._debt_s += virtual_s * self.scenario.serving.time_scale
         if self._debt_s < _SLICE_S:
             return
@@ -223,7 +228,7 @@ class Server:
         self._debt_s = 0.0
         if threading.current_thread() is not threading.main_thread():
             if self._ending.wait(until - time.monotonic()):
-                raise _Gone
+                raise _GoneError
             return
         while (left := until - time.monotonic()) > 0:
             caught = signal.sigtimedwait(_SIGNALS, left)
@@ -242,11 +247,11 @@ class Server:
             self._exit_code = 1
             self._ending.set()
             os.kill(os.getpid(), _WAKE)
-            raise _Gone
+            raise _GoneError
         if threading.current_thread() is threading.main_thread():
             self._serve()  # hangs: only signals and dead children end it
         self._ending.wait()
-        raise _Gone
+        raise _GoneError
 
 
 def _be_a_rank(read_end: int, inherited: Sequence[int]) -> None:

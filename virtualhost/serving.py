@@ -13,99 +13,24 @@ from __future__ import annotations
 
 import hashlib
 import random
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import replace
 
+from virtualhost.exchange import Ask, Chunk, Outcome, access_line, parse_split
 from virtualhost.faults import Fault, FaultPlan
 from virtualhost.grammar import Grammar, out_of_memory
 from virtualhost.live import LiveHost
-from virtualhost.model import DEGREES, OFFLOADS, Split, memory, refusal, step_factor
+from virtualhost.model import Split, memory, refusal, step_factor
 from virtualhost.scenario import Scenario
 from virtualhost.state import HostState
 from virtualhost.steptable import captured
-from virtualhost.strict import ScenarioError
 from virtualhost.timeline import StepTimeline, simulate_step
 
 # expected (max − min) of three draws of a normal distribution, in standard deviations
 _RANGE_OF_THREE = 1.693
-_BREAKS = ("crash", "hang", "oom", "oom_kill", "rank_killed")
+_BREAKS = ("crash", "hang", "oom", "killed", "rank_killed")
 _ENDS = {"crash": "exit", "oom": "exit", "comm_init": "exit", "port_in_use": "exit", "hang": "hang"}
-_ENDS |= {"oom_kill": "sigkill", "rank_killed": "rank_killed"}
-
-
-class Chunk(NamedTuple):
-    """Text that appears in the log ``at_s`` virtual seconds after the beginning of what it belongs to."""
-
-    at_s: float
-    text: str
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a start, a request or a stop brought.
-
-    ``end`` is empty while the server lives on; else how it ends: ``exit`` (code 1), ``hang`` (nothing more happens),
-    ``sigkill`` (the main process is killed) or ``rank_killed`` (``rank`` is). ``response`` is ``ok``, ``lost``,
-    ``error`` or ``none``; ``fingerprint`` is the SHA-256 of ``content``, the response's bytes.
-    """
-
-    chunks: tuple[Chunk, ...]
-    virtual_s: float
-    end: str = ""
-    response: str = "none"
-    content: bytes = b""
-    rank: int = 0
-
-    @property
-    def text(self) -> str:
-        """All of the log text."""
-        return "".join(chunk.text for chunk in self.chunks)
-
-    @property
-    def fingerprint(self) -> str:
-        """The response's fingerprint, empty when there is none."""
-        return hashlib.sha256(self.content).hexdigest() if self.content else ""
-
-
-@dataclass(frozen=True)
-class Ask:
-    """What a client asked for; ``endpoint`` is the request line of the access log."""
-
-    steps: int
-    endpoint: str = "POST /v1/videos/sync"
-    seed: int = 42
-    guidance: float = 5.0
-    width: int = 832
-    height: int = 480
-    frames: int = 81
-    prompt: str = ""
-
-    @property
-    def kind(self) -> str:
-        """``video`` or ``image``."""
-        return "image" if "/images/" in self.endpoint else "video"
-
-
-def parse_split(name: str) -> Split:
-    """Return the split of a form's name such as ``tp1-usp4`` or ``tp1-usp2-ring2+layerwise-offload+mask4``."""
-    parts, *features = name.split("+")
-    values: dict[str, int] = {}
-    for part in parts.split("-"):
-        match = re.fullmatch(rf"({'|'.join(DEGREES)})([1-9]\d*)", part)
-        if match is None or match[1] in values:
-            raise ScenarioError(f"{name!r} is not a form: {part!r} is no degree or given twice")
-        values[match[1]] = int(match[2])
-    offload, chunks = "", 1
-    for feature in features:
-        if feature in OFFLOADS:
-            offload = feature
-        elif feature.startswith("mask") and feature[4:].isdigit():
-            chunks = int(feature[4:])
-        else:
-            raise ScenarioError(f"{name!r} is not a form: {feature!r} is no feature")
-    return Split(**values, offload=offload, mask_chunks=chunks)
+_ENDS |= {"killed": "sigkill", "rank_killed": "rank_killed"}
 
 
 class ServingSession:
@@ -192,21 +117,15 @@ class ServingSession:
         return self._advance(chunks, ready)
 
     def _does_not_fit(self, chunks: list[Chunk]) -> Outcome | None:
-        """The form's own memory: too much for a card ends in the device's error, too much for the host in a kill."""
+        """The form's own memory: too much for a card is the device's error, too much for the host a killed rank."""
         need, late = memory(self.scenario.dit, self.split), self.scenario.serving.startup_s / 2
         if need.host_gb * self.split.world > self.scenario.serving.host_memory_gb:
-            return self._ended(chunks, late, "sigkill", "")
+            return self._ended(chunks, late, "rank_killed", "")
         host, need_mb = LiveHost(self.scenario, self.state), self.memory_mb()
         for rank, card in enumerate(self.cards[: self.split.world]):
-            held = sum(
-                job_rank.memory_mb
-                for job in host.jobs
-                for job_rank in job.ranks
-                if job_rank.pid in self.pids and job_rank.card == card
-            )
-            if need_mb > host.memory_free_mb(card) + held:
-                used = host.memory_used_mb(card) - held
-                text = out_of_memory(card, self.scenario.cards.memory_mb, used, need_mb)
+            total, used = self.scenario.cards.memory_mb, host.memory_used_mb(card, besides=self.pids)
+            if used + need_mb > total:
+                text = out_of_memory(card, total, used, need_mb)
                 return self._ended(chunks, late, "exit", self.grammar.crash(rank, text))
         return None
 
@@ -255,7 +174,7 @@ class ServingSession:
         return self._advance(chunks, took, response="lost" if lost else "ok", content=self._content(ask))
 
     def _step_times(self, steps: int, number: int, rng: random.Random, slow: float) -> list[float]:
-        """Seconds of every executed step: the plain step, the form's own rules, ramp, noise, thermal slope, slowness."""
+        """Seconds of every executed step: the plain step, its form's own rules, ramp, noise, heat, slowness."""
         scenario, timing = self.scenario, self.scenario.timing
         deviation = timing.dispersion_pct / 100 / _RANGE_OF_THREE
         common = self.timeline.step_ns / 1e9 * self._window_factor * slow
@@ -338,7 +257,7 @@ class ServingSession:
     # -- stop and ends --------------------------------------------------------------------------------------------
 
     def shutdown(self, *, seconds: float | None = None, finished: bool = True) -> Outcome:
-        """Stop cleanly, in ``seconds`` (default: the scenario's). Counts as a finished session unless told otherwise."""
+        """Stop cleanly, in ``seconds`` (default: the scenario's); counts as finished unless told otherwise."""
         took = self.scenario.serving.stop_s if seconds is None else seconds
         outcome = self._advance([Chunk(0.0, self.grammar.line(self.clock_s, "launcher.py:110", "Shutting down"))], took)
         if finished:
@@ -348,7 +267,8 @@ class ServingSession:
     def rank_died(self, rank: int, signal_number: int) -> Outcome:
         """What the main process logs when it finds a rank's process gone."""
         pid = self.pids[rank]
-        text = f"Worker proc {self.grammar.workers[rank % self.split.world]} (pid {pid}) died unexpectedly with signal {signal_number}"
+        worker = self.grammar.workers[rank % self.split.world]
+        text = f"Worker proc {worker} (pid {pid}) died unexpectedly with signal {signal_number}"
         return self._ended([], 0.0, "exit", self.grammar.line(self.clock_s, "launcher.py:81", text, level="ERROR"))
 
     def _broken(self, fault: Fault, chunks: list[Chunk], after_s: float) -> Outcome:
@@ -363,11 +283,8 @@ class ServingSession:
                 rank, fault.text or out_of_memory(card, total, total * 0.97, total * 0.05)
             ),
             "comm_init": lambda: self.grammar.communicator_failure(self.clock_s + after_s),
-            "port_in_use": lambda: self.grammar.line(
-                self.clock_s + after_s,
-                "launcher.py:52",
-                f"[Errno 98] error while attempting to bind on address ('127.0.0.1', {self.port}): address already in use",
-                level="ERROR",
+            "port_in_use": lambda: self.grammar.bind_failure(
+                self.clock_s + after_s, 98, f"('127.0.0.1', {self.port})", "address already in use"
             ),
         }.get(fault.kind, str)()
         return self._ended(chunks, after_s, _ENDS[fault.kind], text, rank=rank)
@@ -397,9 +314,3 @@ class ServingSession:
             chunks = [Chunk(chunk.at_s, "") for chunk in chunks]
         self.clock_s += virtual_s
         return Outcome(tuple(chunks), virtual_s, end, response, content if response != "error" else b"", rank)
-
-
-def access_line(endpoint: str, status: int) -> str:
-    """A line of the HTTP server's access log."""
-    reason = {200: "OK", 202: "Accepted", 404: "Not Found", 500: "Internal Server Error", 503: "Service Unavailable"}
-    return f'INFO:     127.0.0.1:40922 - "{endpoint} HTTP/1.1" {status} {reason.get(status, "Bad Request")}\n'

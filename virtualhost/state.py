@@ -186,7 +186,7 @@ class HostState:
             (self.directory / "jobs" / f"{pid}.json").unlink(missing_ok=True)
 
     def jobs(self, *, residue: bool = True) -> tuple[Job, ...]:
-        """Return the running servers. One that vanished without a clean stop leaves residue on its cards if it had several."""
+        """Return the running servers; one that vanished without a clean stop leaves residue if it had several cards."""
         if self.directory is None:
             return ()
         running = []

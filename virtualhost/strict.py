@@ -1,4 +1,4 @@
-"""From a mapping (as YAML gives it) to frozen dataclasses: every unknown key and every wrong type is an error with its path."""
+"""From a mapping, as YAML gives it, to frozen dataclasses: unknown keys and wrong types are errors with their path."""
 
 from __future__ import annotations
 
