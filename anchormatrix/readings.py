@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anchormatrix.errors import InputError
@@ -30,7 +30,7 @@ def topology_from_dict(values: Mapping[str, Any], where: str) -> Topology:
     return Topology(cards, links)
 
 
-def cards_as_list(state: HostState) -> list[dict[str, Any]]:
+def cards_as_list(cards: Sequence[Card]) -> list[dict[str, Any]]:
     """One entry per card, as ``health.json`` holds them. Every process seen by a probe is somebody else's."""
     return [
         {
@@ -47,7 +47,7 @@ def cards_as_list(state: HostState) -> list[dict[str, Any]]:
                 {"pid": process.pid, "name": process.name, "memory_mb": process.memory_mb} for process in card.processes
             ],
         }
-        for card in state.cards
+        for card in cards
     ]
 
 
@@ -55,7 +55,7 @@ def health_as_dict(live: Live) -> dict[str, Any]:
     """``{"cards":[…],"versions":{"driver","toolkit","framework","framework_version"}}``."""
     stack = live.stack
     return {
-        "cards": cards_as_list(live.state),
+        "cards": cards_as_list(live.state.cards),
         "versions": {
             "driver": stack.driver,
             "toolkit": stack.toolkit,
