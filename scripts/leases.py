@@ -1,0 +1,40 @@
+"""Show who holds which card of a host, since when and what for.
+
+python scripts/leases.py                          the host of the default configuration
+python scripts/leases.py --config my-host.yaml    another host, over SSH too
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from _cli import run
+
+from anchormatrix.config import DEFAULT_FILE, load_settings
+from anchormatrix.files import json_text
+from anchormatrix.hosts.open import open_host
+from anchormatrix.lease import holdings, holdings_text
+
+
+def main() -> int:
+    """Parse, look, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", type=Path, default=DEFAULT_FILE, help="the host to look at (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    args = parser.parse_args()
+    host = open_host(load_settings(args.config).host)
+    try:
+        found = holdings(host)
+    finally:
+        host.close()
+    if args.json:
+        print(json_text({"host": host.alias, "leases": [asdict(holding) for holding in found]}), end="")
+    else:
+        print(holdings_text(found))
+    return 0
+
+
+if __name__ == "__main__":
+    run(main)
