@@ -193,6 +193,8 @@ def masking(timeline: StepTimeline, rank: int, step: dict[str, int], drain_ratio
 
     Per layer: C is the family's time, F the attention kernels' time, c = C/n, f = F/n. With f ≥ c the bound is 1 − 1/n,
     else 1 − (c + (n−1)(c−f) + drain) ÷ C with drain = ratio × c. Measured is overlapped ÷ communication of the step.
+    The rule charges the first chunk's whole exchange before its attention; this host needs only the forward three
+    quarters of it, so with f < c it can pass the bound by up to c/4.
     """
     layers = timeline.model.dit.layers
     kernels = timeline.kernels(rank)

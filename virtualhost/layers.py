@@ -181,20 +181,21 @@ class Layer:
             if not after_all and self.active.usp > 1:
                 reverse = self.alltoall(self.q_bytes // n, "reverse", attended[chunk])
         if after_all and self.active.usp > 1:
-            for event in attended:
+            for event in attended if two else attended[-1:] * n:
                 reverse = self.alltoall(self.q_bytes // n, "reverse", event)
         self.sim.wait(reverse)
         self.vector("Transpose", 2 * self.q_bytes)
 
     def _forward(self, packed: list[int]) -> list[int]:
-        """Issue the forward all-to-all of one chunk (q, k, v); with leaked transforms also their unpacking."""
+        """Issue the forward all-to-all of one chunk (q, k, v); with leaked transforms also their unpacking, which
+        materialises what a view would do on the compute stream."""
         n = self.chunks
         done = packed
         for size in (self.q_bytes, self.kv_bytes, self.kv_bytes):
             done = self.alltoall(size // n, "forward", packed)
         if self.model.behaviour.leaked_transforms:
             op = self.sim.op(Op("Transpose", "Transpose", "AI_VECTOR_CORE", "usp"))
-            done = self.sim.run_aside(op, self.vector_ns(2 * (self.q_bytes + 2 * self.kv_bytes) // n), "usp", done)
+            done = self.sim.run_aside(op, self.vector_ns(6 * (self.q_bytes + 2 * self.kv_bytes) // n), "usp", done)
         return done
 
     def _gather_chunk(self, after: list[int]) -> list[int]:

@@ -175,8 +175,8 @@ class StepRule:
 class Behaviour:
     """How the serving stack behaves on this host.
 
-    ``reverse_after_forward``: with masking, all forward chunks are issued before the first reverse one, which leaves
-    the reverse all-to-all exposed; else chunk g+1's forward part goes before chunk g's reverse part.
+    ``reverse_after_forward``: with masking, the reverse all-to-alls are issued after all forward chunks and behind the
+    layer's whole attention, which leaves them exposed; else chunk g+1's forward part goes before chunk g's reverse.
     ``leaked_transforms``: the masking stream also carries the tensor transforms (AI-core work).
     ``uneven_alltoall``: the unequal path is in use; the value is how much larger than the mean the largest block is.
     ``inactive_ulysses``: ``usp`` is accepted and does nothing: every rank computes the whole sequence.

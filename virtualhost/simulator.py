@@ -188,10 +188,10 @@ class Simulator:
         return done
 
     def transfer(self, send: int, receive: int, source: int, target: int, wire_bytes: int) -> None:
-        """Send from one pipeline stage to the next: the sender's input is its compute stream so far, the receiver waits
-        from when its stream was free."""
+        """Send from one pipeline stage to the next. Both sides start behind what their compute streams were given
+        before, so a stage that is ahead waits inside its kernel."""
         free = self.free["pp"]
-        begins = {source: max(free[source], self.clock[source]), target: free[target]}
+        begins = {rank: max(free[rank], self.clock[rank]) for rank in (source, target)}
         pair = (self.cards[source], self.cards[target])
         kind = self._class_number(*pair)
         ports = [rank * self.ports_per_rank + kind for rank in begins]

@@ -45,7 +45,7 @@ class Case:
 _MASKED = Split(usp=4, mask_chunks=3)
 CASES: dict[str, Case] = {
     "unmasked": Case("every all-to-all is exposed", Split(usp=4)),
-    "masked": Case("chunks of heads hide the all-to-all under attention", _MASKED, fast_gbs=16.0),
+    "masked": Case("chunks of heads hide the all-to-all under attention", _MASKED, fast_gbs=30.0),
     "masked_slow_links": Case("transfers longer than attention: more chunks would not help", _MASKED, fast_gbs=8.0),
     "reverse_exposed": Case(
         "all forward chunks before the first reverse one",
