@@ -155,7 +155,8 @@ class Grammar:
         missing = ",".join(str(other) for other in range(1, self.split.world, 2))
         return (
             f"{worker} RuntimeError: create_config:../torch_npu/csrc/distributed/HCCLUtils.cpp:140 HCCL function "
-            "error: hcclCommInitRootInfoConfig(numRanks, &rootInfo, rank, config, &(comm->hcclComm_)), error code is 1\n"
+            "error: hcclCommInitRootInfoConfig(numRanks, &rootInfo, rank, config, &(comm->hcclComm_)), "
+            "error code is 1\n"
             f"{worker} [ERROR] {day} (PID:{pid}, Device:{rank}, RankID:{rank}) ERR02200 DIST call hccl api failed.\n"
             f"{worker} [PID: {pid}] {day}.978.003 Communication_Error_Ranktable_Detect(EI0015): Failed to collect "
             "cluster information of the communicator based on rootInfo detection. Reason: No rank in the communicator "
