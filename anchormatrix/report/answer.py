@@ -140,7 +140,7 @@ def worst_dispersion(measured: Measured) -> float | None:
 def _changes(report: Report, measured: Measured, verdict: Verdict, choice: Choice | None) -> tuple[str, ...]:
     """What would change the answer of a size."""
     found = list(choice.reversal) if choice else []
-    if verdict.cure:
+    if verdict.cure and verdict.status != "extrapolates":
         found.append(verdict.cure)
     if verdict.ratio and verdict.status == "extrapolates":
         form, ratio = max(verdict.ratio.items(), key=lambda item: abs(item[1] - 1))
@@ -162,7 +162,7 @@ def _warnings(measured: Measured, verdict: Verdict) -> tuple[str, ...]:
         found.append(f"the group's smoke is unverified: {measured.smoke.missing or 'nothing to compare it with'}")
     drifted = [f"{drift.form} {drift.tier} {drift.drift_pct:+.1f} %" for drift in verdict.drifts if drift.exceeds]
     if drifted:
-        stands = "the winner still stands" if verdict.winner else "no winner is claimed"
+        stands = "the conclusion still stands" if verdict.stands else "the conclusion does not stand"
         found.append(f"cells moved between the windows ({', '.join(drifted)}); {stands}")
     if verdict.did_not_run:
         found.append(f"did not run through: {listed([form for form, _ in verdict.did_not_run])}")
@@ -228,7 +228,7 @@ def _what_changes_it(trusted: Sequence[SizeAnswer], distrusted: Sequence[SizeAns
 
 def _cure(answer: SizeAnswer) -> str:
     verdict = answer.measured.verdict.value if answer.measured else None
-    return verdict.cure.rstrip(".") if verdict else ""
+    return verdict.cure.rstrip(".") if verdict and verdict.status != "extrapolates" else ""
 
 
 def _cards(answers: Sequence[SizeAnswer]) -> str:

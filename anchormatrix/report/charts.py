@@ -185,7 +185,7 @@ def dispersions(report: Report) -> Drawing:
     scale = Scale(0, reach, lambda value: f"{value:g} %", f"dispersion, limit {limit:g} %", limit=limit)
     legend: Legend = [
         *_WINDOW_LEGEND,
-        ("tick", "muted", "all windows together", False),
+        ("tick", "muted", "worst window, which counts", False),
         ("dash", "bad", "limit: above it, no ranking", False),
     ]
     return strip(title, rows, scale, legend)

@@ -89,7 +89,10 @@ class SmokeResult:
 
 @dataclass(frozen=True)
 class Cell:
-    """Form × tier in one window, or in all of them (``window`` is ``all``). Times in seconds, dispersion in percent."""
+    """Form × tier in one window, or in all of them (``window`` is ``all``). Times in seconds, dispersion in percent.
+
+    The dispersion of ``all`` is the worst of its windows: between windows it would mix noise with drift.
+    """
 
     contract: str
     form: str
@@ -115,7 +118,10 @@ class Drift:
 
 @dataclass(frozen=True)
 class Verdict:
-    """May the few-step ranking be used, and which form wins at the anchor."""
+    """May the few-step ranking be used, and which form wins at the anchor.
+
+    ``stands`` says whether the conclusion survives a drift between windows; nothing when there was none.
+    """
 
     status: str
     reason: str
@@ -129,6 +135,7 @@ class Verdict:
     winner_tier: str
     margin_pct: float | None
     drifts: tuple[Drift, ...]
+    stands: bool | None
     did_not_run: tuple[tuple[str, str], ...]
     missing: tuple[str, ...]
 
@@ -160,6 +167,7 @@ class SessionRecord:
     capture: str
     stopped: str
     tries: int
+    load: str
     before: Any
     after: Any
 

@@ -12,7 +12,7 @@ from anchormatrix.report.source import Fields, clean_text, plain
 from anchormatrix.topology import Topology
 
 _CONTRACT_ID = re.compile(r"c\d+-[0-9a-f]{4,64}")
-_NOT_FACTS = {"id", "size", "version", "rank", "reason", "cards", "links", "link_class", "one_domain", "schema", "host"}
+_NOT_FACTS = {"id", "size", "version", "rank", "reason", "cards", "links", "link_class", "one_domain", "schema", "host", "state"}
 
 
 def _safe_form(name: str) -> str:
@@ -153,6 +153,7 @@ def verdict_from(fields: Fields) -> facts.Verdict:
             for drift in fields.children("window_drift")
             if "drift_pct" in drift
         ),
+        stands=fields.flag("conclusion_stands") if "conclusion_stands" in fields else None,
         did_not_run=tuple(
             (_safe_form(entry.text("form")), entry.text("reason", "")) for entry in fields.children("did_not_run")
         ),

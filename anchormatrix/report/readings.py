@@ -41,7 +41,8 @@ def of_ratios(report: Report) -> str:
             f"{listed(outside)} {'lies' if len(outside) == 1 else 'lie'} outside ±{limit:g} %: "
             "few-step times of such forms are not the anchor's, measure at the anchor or higher before choosing."
         )
-    return f"All {len(found)} forms stay within ±{limit:g} %; the farthest from one is {farthest[0]} with r = {farthest[1]:.3f}."
+    where = f"the farthest from one is {farthest[0]} with r = {farthest[1]:.3f}"
+    return f"All {len(found)} forms stay within ±{limit:g} %; {where}."
 
 
 def of_dispersions(report: Report) -> str:
@@ -62,7 +63,8 @@ def of_dispersions(report: Report) -> str:
             f"{len(unusable)} of {len(cells)} cells cannot be used for any ranking, the worst is {where}: "
             "more repeats, another window or another group would cure it."
         )
-    return f"All {len(cells)} cells can be used; the most dispersed is {where} against a limit of {report.dispersion_limit_pct:g} %."
+    limit = f"{report.dispersion_limit_pct:g} %"
+    return f"All {len(cells)} cells can be used; the most dispersed is {where} against a limit of {limit}."
 
 
 def of_drifts(report: Report) -> str:
@@ -73,9 +75,10 @@ def of_drifts(report: Report) -> str:
     beyond = [drift for drift in found if drift.exceeds]
     largest = max(found, key=lambda drift: abs(drift.drift_pct))
     where = f"{largest.form} at the {largest.tier} tier with {largest.drift_pct:+.2f} %"
+    limit = f"{report.window_drift_limit_pct:g} %"
     if beyond:
-        return f"{len(beyond)} of {len(found)} cells moved by more than {report.window_drift_limit_pct:g} %, the most {where}."
-    return f"No cell moved by more than {report.window_drift_limit_pct:g} % between the windows; the largest move is {where}."
+        return f"{len(beyond)} of {len(found)} cells moved by more than {limit} between the windows, the most {where}."
+    return f"No cell moved by more than {limit} between the windows; the largest move is {where}."
 
 
 def of_step_parts(measured: Measured) -> str:

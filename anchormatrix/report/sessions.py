@@ -30,6 +30,7 @@ def session_from(fields: Fields) -> SessionRecord:
         capture=_capture(fields.child("capture")),
         stopped=_stopped(stop),
         tries=len(fields.items("tries")),
+        load=plain(circumstances.values.get("load") or ""),
         before=circumstances.values.get("before"),
         after=circumstances.values.get("after"),
     )

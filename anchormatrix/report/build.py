@@ -1,0 +1,32 @@
+"""From result files to the report's files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from anchormatrix.files import write_csv, write_json, write_text
+from anchormatrix.report.answer import size_answers
+from anchormatrix.report.evidence import evidence
+from anchormatrix.report.figures import all_figures
+from anchormatrix.report.html import page
+from anchormatrix.report.load import load_report
+from anchormatrix.report.model import Report
+from anchormatrix.report.summary import CELL_COLUMNS, cell_rows, summary
+from anchormatrix.settings import Settings
+
+
+def build_report(settings: Settings, results: Path, out: Path) -> Report:
+    """Read ``results`` and write ``index.html``, ``summary.json``, ``cells.csv``, ``evidence.md`` and ``figures/``.
+
+    Missing and unusable result files are told in the report; only a file that cannot be written raises (``OSError``).
+    """
+    report = load_report(settings, results, out)
+    answers = size_answers(report)
+    figures = all_figures(report)
+    for figure in figures.values():
+        write_text(out / "figures" / f"{figure.name}.svg", figure.file_text)
+    write_csv(out / "cells.csv", CELL_COLUMNS, cell_rows(report))
+    write_json(out / "summary.json", summary(report, answers))
+    write_text(out / "evidence.md", evidence(report, answers))
+    write_text(out / "index.html", page(report, answers, figures))
+    return report

@@ -1,0 +1,145 @@
+"""The report's facts as Markdown, to paste into a ticket: the same sentences and tables as the page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from anchormatrix.report import readings, tables
+from anchormatrix.report.answer import SizeAnswer, opening
+from anchormatrix.report.html import command_line
+from anchormatrix.report.model import Measured, Report
+from anchormatrix.report.step_pictures import analysed, why_not_analysed
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]|#~])")
+
+
+def evidence(report: Report, answers: Sequence[SizeAnswer]) -> str:
+    """The Markdown text."""
+    first, second = opening(report, answers)
+    parts = [
+        f"# {_md(report.title)}",
+        _md(f"{report.model} on {report.host}; {_tiers(report)}" + _when(report)),
+        _md(first),
+        _md(second),
+        "## Decision per size",
+        *(_answer(answer) for answer in answers),
+        "## Cells",
+        _table(tables.cells(report)),
+        "\n".join(
+            f"- {_md(text)}"
+            for text in (
+                *(readings.of_step_times(report, measured) for measured in report.measured),
+                readings.of_ratios(report),
+                readings.of_dispersions(report),
+                readings.of_drifts(report),
+            )
+        ),
+        "## Did not run through",
+        _table(tables.not_measured(report)),
+        "## Smoke",
+        _table(tables.smokes(report)),
+        "## Where the step goes",
+        *(_anatomy(measured) for measured in report.measured),
+        "## Gates",
+        *(_gates(measured) for measured in report.measured),
+        *_conditions(report),
+        "## Contracts",
+        _table(tables.own_facts(report)),
+        _table(tables.shared_facts(report)),
+        "### History",
+        _table(tables.history(report)),
+        "## Sessions",
+        _table(tables.sessions(report)),
+        _table(tables.circumstances(report)),
+        "## Host",
+        _table(tables.cards(report)),
+        _table(tables.rejected_groups(report)),
+        _table(tables.versions(report)),
+        *_reruns(report),
+        "## Commands",
+        *(_command(contract, command_line(session)) for contract, session in tables.commands(report)),
+        *_problems(report),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _tiers(report: Report) -> str:
+    return ", ".join(f"{tier} {steps} steps" for tier, steps in report.tiers.items())
+
+
+def _when(report: Report) -> str:
+    return f"; measured until {report.measured_at}" if report.measured_at else ""
+
+
+def _answer(answer: SizeAnswer) -> str:
+    lines = [f"- **{answer.size} cards: {_md(answer.headline)}**, {_md(answer.detail)}"]
+    lines += [f"  - {_md(text)}" for text in (answer.trust, answer.basis) if text]
+    lines += [f"  - warning: {_md(text)}" for text in answer.warnings]
+    lines += [f"  - would change it: {_md(text)}" for text in answer.changes]
+    lines += [f"  - condition: {_md(text)}" for text in answer.conditions]
+    lines += [f"  - unknown: {_md(text)}" for text in answer.unknowns]
+    return "\n".join(lines)
+
+
+def _anatomy(measured: Measured) -> str:
+    head = f"### {measured.contract.size} cards, {_md(measured.contract.id)} v{measured.contract.version}"
+    if not analysed(measured):
+        return f"{head}\n\nAttribution is missing: {_md(why_not_analysed(measured))}."
+    sentences = (
+        readings.of_step_parts(measured),
+        readings.of_differences(measured),
+        readings.of_masking(measured),
+        readings.of_layers(measured),
+        readings.of_collectives(measured),
+    )
+    listed = "\n".join(f"- {_md(text)}" for text in sentences)
+    return "\n\n".join((head, listed, _table(tables.collectives(measured)), _table(tables.proofs(measured))))
+
+
+def _gates(measured: Measured) -> str:
+    head = f"### {measured.contract.size} cards, {_md(measured.contract.id)} v{measured.contract.version}"
+    gates = measured.gates.value
+    if gates is None:
+        return f"{head}\n\nGates are missing: {_md(measured.gates.missing)}."
+    extra = [f"- unexplained: {_md(text)}" for text in gates.unexplained]
+    extra += [f"- projection: {_md(text)}" for text in gates.projections]
+    return "\n\n".join(part for part in (head, _table(tables.gate_details(measured)), "\n".join(extra)) if part)
+
+
+def _conditions(report: Report) -> list[str]:
+    choices = report.choices.value
+    if choices is None:
+        return ["## Conditions", f"Conditions are missing: {_md(report.choices.missing)}."]
+    listed = [f"- scaling: {_md(text)}" for text in choices.scaling]
+    listed += [f"- not measured: {_md(text)}" for text in choices.skipped]
+    return ["## When to verify again", _table(tables.triggers(report)), "\n".join(listed)]
+
+
+def _reruns(report: Report) -> list[str]:
+    return ["## Cells measured again", _table(tables.reruns(report))] if report.reruns else []
+
+
+def _problems(report: Report) -> list[str]:
+    return ["## Unreadable files", _table(tables.problems(report))] if report.problems else []
+
+
+def _command(contract: str, line: str) -> str:
+    return f"{_md(contract)}\n\n    {line.replace(chr(10), ' ')}"
+
+
+def _table(table: tables.Table) -> str:
+    if not table.rows:
+        return _md(table.empty)
+    lines = [
+        "| " + " | ".join(_md(name) for name in table.columns) + " |",
+        "|" + "|".join("---:" if name in table.numeric else "---" for name in table.columns) + "|",
+    ]
+    lines += ["| " + " | ".join(_md(value) for value in row) + " |" for row in table.rows]
+    return "\n".join(lines)
+
+
+def _md(text: str) -> str:
+    """Text from outside as Markdown that shows exactly this text: no markup, no HTML, one line."""
+    escaped = _SPECIAL.sub(r"\\\1", text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))
+    return escaped.replace("://", ":&#47;/").replace("\n", "<br>")

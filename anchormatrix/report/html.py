@@ -1,0 +1,96 @@
+"""The report as one page: no scripts, nothing loaded from elsewhere, everything from outside escaped."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from anchormatrix.report import readings, tables
+from anchormatrix.report.answer import SizeAnswer, opening
+from anchormatrix.report.facts import SessionRecord
+from anchormatrix.report.figures import Figure
+from anchormatrix.report.model import Measured, Report
+from anchormatrix.report.step_pictures import analysed, why_not_analysed
+from anchormatrix.report.svg import theme_css
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_OF_THE_STEP = ("step-parts", "step-differences", "masking-bound", "layer-timeline")
+_SECRETS = ("token", "secret", "password", "passwd", "api_key", "apikey", "credential")
+
+
+def page(report: Report, answers: Sequence[SizeAnswer], figures: Mapping[str, Figure]) -> str:
+    """The page as text."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["picture"] = Markup  # only for text that this package made and escaped itself
+    return environment.get_template("report.html.j2").render(
+        report=report,
+        answers=answers,
+        opening=opening(report, answers),
+        figures=figures,
+        tables=_tables(report),
+        attribution={m.contract.id: _attribution(m, i, figures) for i, m in enumerate(report.measured)},
+        gates={measured.contract.id: _gates(measured) for measured in report.measured},
+        commands=[(contract, session, command_line(session)) for contract, session in tables.commands(report)],
+        cell_count=tables.pooled_count(report),
+        theme=theme_css(),
+        style=(_TEMPLATES / "report.css").read_text(encoding="utf-8"),
+    )
+
+
+def command_line(session: SessionRecord) -> str:
+    """A session's command as one could paste it into a shell; values of variables that look secret are left out."""
+    pairs = [
+        f"{name}={'…' if any(word in name.lower() for word in _SECRETS) else shlex.quote(value)}"
+        for name, value in session.env
+    ]
+    return " ".join([*pairs, shlex.join(session.command)]) if session.command else "the command was not recorded"
+
+
+def _tables(report: Report) -> dict[str, tables.Table]:
+    return {
+        "cards": tables.cards(report),
+        "rejected_groups": tables.rejected_groups(report),
+        "not_measured": tables.not_measured(report),
+        "smokes": tables.smokes(report),
+        "own_facts": tables.own_facts(report),
+        "shared_facts": tables.shared_facts(report),
+        "history": tables.history(report),
+        "cells": tables.cells(report),
+        "sessions": tables.sessions(report),
+        "circumstances": tables.circumstances(report),
+        "versions": tables.versions(report),
+        "triggers": tables.triggers(report),
+        "reruns": tables.reruns(report),
+        "problems": tables.problems(report),
+    }
+
+
+def _attribution(measured: Measured, index: int, figures: Mapping[str, Figure]) -> dict[str, Any]:
+    found = analysed(measured)
+    return {
+        "forms": list(found),
+        "pictures": [figures[name].parts[index] for name in _OF_THE_STEP],
+        "collectives": tables.collectives(measured),
+        "collectives_reading": readings.of_collectives(measured),
+        "proofs": tables.proofs(measured),
+        "not_analysed": why_not_analysed(measured) if len(found) < len(measured.anatomy) or not found else "",
+    }
+
+
+def _gates(measured: Measured) -> dict[str, tables.Table]:
+    return {
+        "matrix": tables.gate_matrix(measured),
+        "details": tables.gate_details(measured),
+        "bandwidth": tables.bandwidth(measured),
+    }
