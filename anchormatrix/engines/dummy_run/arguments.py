@@ -17,12 +17,13 @@ class ProfilerSettings:
     """Where traces go and which denoise steps of the profiled requests are captured.
 
     ``delay`` steps are skipped first (the first step after a start carries one-off costs), then ``steps`` are captured;
-    0 steps mean all of them.
+    0 steps mean all of them. ``request`` is the number of a request that is profiled without being asked, from 1.
     """
 
     directory: str
     delay: int = 1
     steps: int = 1
+    request: int | None = None
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,8 @@ def _refuse_missing(values: argparse.Namespace, spec: ModelSpec) -> None:
 def _profiler(text: str | None, environment: dict[str, str]) -> ProfilerSettings | None:
     if text is None:
         directory = environment.get("VLLM_TORCH_PROFILER_DIR", "")
-        return ProfilerSettings(directory) if directory else None
+        number = environment.get("VLLM_TORCH_PROFILER_REQUEST", "")
+        return ProfilerSettings(directory, request=int(number) if number.isdecimal() else None) if directory else None
     try:
         values = json.loads(text)
         directory = values["torch_profiler_dir"]

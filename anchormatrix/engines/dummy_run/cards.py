@@ -1,21 +1,16 @@
-"""Which cores a CPU card has: ``ANCHORMATRIX_CPU_CARDS``, ``card:cores`` groups joined by ``;`` as in ``0:0-3;1:4-7``."""
+"""Which cores a CPU card has: ``ANCHORMATRIX_CARD_CORES``, one set of cores per card as in ``0,1;2,3``."""
 
 from __future__ import annotations
 
 from anchormatrix.errors import InputError
 
-VARIABLE = "ANCHORMATRIX_CPU_CARDS"
-_EXPECTED = "card:cores groups such as 0:0;1:1 or 0:0-3;1:4,5"
+VARIABLE = "ANCHORMATRIX_CARD_CORES"
+_EXPECTED = "a set of cores per card, such as 0;1 or 0-3;4,5"
 
 
 def parse_cards(text: str) -> list[tuple[int, ...]]:
     """Return the cores of each card, in the order given. Raises :class:`InputError` for other text or shared cores."""
-    groups: list[tuple[int, ...]] = []
-    for part in text.split(";"):
-        card, colon, cores = part.strip().partition(":")
-        if not colon or not card.strip().isdigit():
-            raise InputError(f"{part!r} is not a card", where=VARIABLE, expected=_EXPECTED)
-        groups.append(tuple(sorted({core for item in cores.split(",") for core in _cores(item)})))
+    groups = [tuple(sorted({core for item in part.split(",") for core in _cores(item)})) for part in text.split(";")]
     if len({core for group in groups for core in group}) != sum(map(len, groups)):
         raise InputError(f"{text!r}: cards share a core", where=VARIABLE, expected="disjoint core sets")
     return groups
@@ -45,6 +40,6 @@ def cores_of_ranks(text: str | None, world: int, available: set[int]) -> list[tu
 
 def _cores(item: str) -> range:
     first, dash, last = item.strip().partition("-")
-    if not first.isdigit() or (dash and not last.isdigit()) or (dash and int(last) < int(first)):
+    if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
         raise InputError(f"{item!r} is not a core or a range of cores", where=VARIABLE, expected=_EXPECTED)
     return range(int(first), int(last if dash else first) + 1)

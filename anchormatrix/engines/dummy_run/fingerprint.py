@@ -13,10 +13,16 @@ from torch import Tensor
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
 
 
-def fingerprint(latents: Tensor) -> str:
-    """sha256 of the latents as contiguous little-endian float32, −0.0 written as 0.0."""
+def canonical(latents: Tensor) -> bytes:
+    """The latents as contiguous little-endian float32, −0.0 written as 0.0."""
     values = (latents.detach().to("cpu", torch.float32) + 0.0).contiguous()
-    return hashlib.sha256(values.numpy().astype("<f4", copy=False).tobytes()).hexdigest()
+    data: bytes = values.numpy().astype("<f4", copy=False).tobytes()
+    return data
+
+
+def fingerprint(latents: Tensor) -> str:
+    """sha256 of the canonical bytes."""
+    return hashlib.sha256(canonical(latents)).hexdigest()
 
 
 def digest(latents: Tensor) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def _split_sequence(transformer: Any, layout: Layout, device: torch.device) -> N
             return parallel
 
         transformer._resolve_parallel_config = resolve
-    # Wan's plan also splits a timestep per token (2-D). Here there is one timestep for all tokens, which diffusers would
+    # Wan's plan also splits a timestep per token (2-D). Here one timestep holds for all tokens, which diffusers would
     # warn about through a logger method that only transformers adds.
     plan = {
         name: entry

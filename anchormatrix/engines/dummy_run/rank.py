@@ -29,8 +29,9 @@ from tqdm import tqdm  # type: ignore[import-untyped]
 from anchormatrix.engines.dummy_run import build, parallel
 from anchormatrix.engines.dummy_run.arguments import ServeOptions, parse_serve
 from anchormatrix.engines.dummy_run.capture import Capture
+from anchormatrix.engines.dummy_run.cards import VARIABLE
 from anchormatrix.engines.dummy_run.denoiser import Denoiser
-from anchormatrix.engines.dummy_run.fingerprint import TOLERANCE, digest, fingerprint, relative_distance
+from anchormatrix.engines.dummy_run.fingerprint import TOLERANCE, canonical, digest, fingerprint, relative_distance
 from anchormatrix.engines.dummy_run.logs import TaggedBar, open_log, worker_tag
 from anchormatrix.engines.dummy_run.pipeline import Output, Pipeline, Request
 
@@ -75,7 +76,10 @@ class Rank:
             self._split(transformer, self.layout, dtype)
 
     def generate(self, request: Request) -> dict[str, Any]:
-        """Run one request and log it. Returns fingerprint, digest, iterations; on rank 0 also the first frame as PNG."""
+        """Run one request and log it. Returns fingerprint, digest and iterations.
+
+        Rank 0 adds what the client gets: the latents' canonical bytes of a video, the decoded picture of an image.
+        """
         bar = self._bar()
         try:
             output = self.pipeline.run(request, bar.advance)
@@ -98,7 +102,8 @@ class Rank:
             self.log.info(
                 "Output fingerprint: sha256=%s digest=%s", answer["fingerprint"], json.dumps(answer["digest"])
             )
-            answer["png"] = _png(output)
+            content = canonical(output.latents) if self.options.model.is_video else _png(output, answer["fingerprint"])
+            answer["content"] = base64.b64encode(content).decode()
         return answer
 
     def _split(self, transformer: torch.nn.Module, layout: parallel.Layout, dtype: torch.dtype) -> None:
@@ -257,7 +262,7 @@ def _claim_device(wanted: str, rank: int) -> torch.device:
 
 
 def _best_device() -> str:
-    if "ANCHORMATRIX_CPU_CARDS" in os.environ:
+    if VARIABLE in os.environ:
         return "cpu"
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     return accelerator.type if accelerator is not None and accelerator.type in _BACKENDS else "cpu"
@@ -269,14 +274,16 @@ def _dtype(wanted: str, device: torch.device) -> torch.dtype:
     return torch.float32 if wanted == "float32" else torch.bfloat16
 
 
-def _png(output: Output) -> str:
-    from PIL import Image  # noqa: PLC0415
+def _png(output: Output, fingerprint: str) -> bytes:
+    """The decoded picture; the latents' fingerprint travels in it, so that pictures are equal when the latents are."""
+    from PIL import Image, PngImagePlugin  # noqa: PLC0415
 
-    frame = output.pixels[0, :, 0] if output.pixels.dim() == 5 else output.pixels[0]
-    data = ((frame.float().clamp(-1, 1) + 1) * 127.5).round().to("cpu", torch.uint8).permute(1, 2, 0)
+    data = ((output.pixels[0].float().clamp(-1, 1) + 1) * 127.5).round().to("cpu", torch.uint8).permute(1, 2, 0)
+    notes = PngImagePlugin.PngInfo()
+    notes.add_text("latents-sha256", fingerprint)
     stream = io.BytesIO()
-    Image.fromarray(data.numpy()).save(stream, format="PNG")
-    return base64.b64encode(stream.getvalue()).decode()
+    Image.fromarray(data.numpy()).save(stream, format="PNG", pnginfo=notes)
+    return stream.getvalue()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import sys
@@ -43,11 +44,17 @@ class Application:
         self.failure = ""
         self.jobs: dict[str, Job] = {}
         self._generating = threading.Lock()
+        self._served = 0
 
     def generate(self, values: dict[str, Any]) -> dict[str, Any]:
         """Run one request on all ranks. Returns rank 0's answer, with ``ranks_agree`` and ``seconds`` added."""
         request = to_request(values, self.options.model)
         with self._generating:
+            self._served += 1
+            profiler = self.options.profiler
+            profiled = profiler is not None and profiler.request == self._served
+            if profiled:
+                self.ask("start_profile")
             kind = "Video" if self.options.model.is_video else "Image"
             self.log.info(
                 "%s sampling params: steps=%d guidance=%s guidance_2=None seed=%d",
@@ -59,6 +66,8 @@ class Application:
             begin = time.perf_counter()
             answers = self.ask("generate", request=request)
             seconds = time.perf_counter() - begin
+            if profiled:
+                self.ask("stop_profile")
         agree = len({answer["fingerprint"] for answer in answers}) == 1
         if not agree:
             self.log.warning("The ranks hold different latents after the same request")
@@ -104,7 +113,7 @@ class Server(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Routes. Every answer is JSON."""
+    """Routes. Every answer is JSON, but for a video's content."""
 
     protocol_version = "HTTP/1.1"
     server: Server
@@ -149,8 +158,7 @@ class Handler(BaseHTTPRequestHandler):
     def _video(self, body: bytes) -> None:
         self._want_video(True)
         values = parse_form(self.headers.get("Content-Type", ""), body)
-        answer = self.server.application.generate(values)
-        self._send(HTTPStatus.OK, self._result(f"video-{uuid.uuid4().hex}", answer))
+        self._send_video(f"video-{uuid.uuid4().hex}", self.server.application.generate(values))
 
     def _submit(self, body: bytes) -> None:
         self._want_video(True)
@@ -168,9 +176,14 @@ class Handler(BaseHTTPRequestHandler):
         if values.get("n", 1) != 1:
             raise PayloadError(f"n {values['n']!r}: this server makes one image per request")
         answer = self.server.application.generate(values)
-        self._send(HTTPStatus.OK, self._result(f"image-{uuid.uuid4().hex}", answer))
+        result = {key: answer[key] for key in ("fingerprint", "digest", "ranks_agree", "iterations")}
+        data = [{"b64_json": answer["content"]}]
+        self._send(HTTPStatus.OK, {"created": int(time.time()), "data": data, **result})
 
     def _profile(self, _: bytes) -> None:
+        if self.server.application.options.profiler is None:
+            self._fail(HTTPStatus.NOT_FOUND, "no profiler is configured; start the server with --profiler-config")
+            return
         answers = self.server.application.ask(self.path.strip("/"))
         files = [answer["file"] for answer in answers if answer.get("file")]
         self._send(HTTPStatus.OK, {"files": files})
@@ -187,7 +200,7 @@ class Handler(BaseHTTPRequestHandler):
         elif not content:
             self._send(HTTPStatus.OK, self._describe(job))
         elif job.status == "completed":
-            self._send(HTTPStatus.OK, self._result(job.name, job.result))
+            self._send_video(job.name, job.result)
         else:
             self._fail(HTTPStatus.CONFLICT, f"the video is {job.status}")
 
@@ -205,18 +218,17 @@ class Handler(BaseHTTPRequestHandler):
             values["error"] = {"message": job.error}
         return values
 
-    def _result(self, name: str, answer: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "id": name,
-            "created": int(time.time()),
-            "model": self.server.application.options.model.name,
-            "fingerprint": answer["fingerprint"],
-            "digest": answer["digest"],
-            "ranks_agree": answer["ranks_agree"],
-            "iterations": answer["iterations"],
-            "inference_time_s": answer["seconds"],
-            "data": [{"b64_json": answer["png"]}],
+    def _send_video(self, name: str, answer: dict[str, Any]) -> None:
+        """The latents' canonical bytes, so that the sha256 of what the client got is the fingerprint in the log."""
+        headers = {
+            "X-Request-Id": name,
+            "X-Model": self.server.application.options.model.name,
+            "X-Inference-Time-S": f"{answer['seconds']:.6f}",
+            "X-Fingerprint": answer["fingerprint"],
+            "X-Digest": json.dumps(answer["digest"]),
+            "X-Ranks-Agree": str(answer["ranks_agree"]).lower(),
         }
+        self._reply(HTTPStatus.OK, base64.b64decode(answer["content"]), "application/octet-stream", headers)
 
     def _body(self) -> bytes | None:
         """Read the body; answers and returns None when its length is missing, wrong or beyond the limit."""
@@ -232,14 +244,16 @@ class Handler(BaseHTTPRequestHandler):
         return self.rfile.read(int(length))
 
     def _fail(self, status: HTTPStatus, message: str) -> None:
-        self._send(status, {"error": {"message": message, "code": int(status)}})
+        self._send(status, {"error": {"message": message, "type": status.phrase, "code": int(status)}})
 
     def _send(self, status: HTTPStatus, values: dict[str, Any]) -> None:
-        data = json.dumps(values).encode()
+        self._reply(status, json.dumps(values).encode(), "application/json", {})
+
+    def _reply(self, status: HTTPStatus, data: bytes, kind: str, headers: dict[str, str]) -> None:
         try:
             self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
+            for name, value in {"Content-Type": kind, "Content-Length": str(len(data)), **headers}.items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(data)
         except OSError:
