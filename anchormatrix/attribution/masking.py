@@ -1,0 +1,201 @@
+"""How much of a family's communication compute can hide at best, how much it did hide, and what that says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pandas as pd
+
+from anchormatrix.attribution.bubbles import choose_group
+from anchormatrix.attribution.collectives import SERIAL, Group, groups_of
+from anchormatrix.attribution.intervals import union_of
+from anchormatrix.attribution.layers import Attention, attention_of
+from anchormatrix.attribution.steps import compute_mask
+from anchormatrix.captures.table import Capture
+from anchormatrix.errors import InputError
+
+# The last chunk's drain is a quarter to a third of a chunk's communication; the lower end keeps the bound a ceiling.
+DRAIN_RATIO = 0.25
+WHOLE_STEP = "step"
+_OTHER_SHARE = 0.05
+
+
+@dataclass(frozen=True)
+class MaskOptions:
+    """Inputs of the bound. ``layers`` (None: all figures per step); ``chunks`` requested
+    (None: as many as attention kernels per layer); ``local_heads`` limits the
+    chunks to a divisor; ``attention``: part of an attention kernel's name; ``family``: ``alltoall``, ``alltoall:445`` or
+    ``step`` for all communication; ``communicator``; ``arm``: where C was measured."""
+
+    layers: int | None = None
+    chunks: int | None = None
+    attention: str | None = None
+    drain_ratio: float = DRAIN_RATIO
+    family: str | None = None
+    communicator: str | None = None
+    local_heads: int | None = None
+    arm: str = ""
+
+
+@dataclass(frozen=True)
+class MaskBound:
+    """The bound on one rank; times per layer in ns (per step without layers), ``exposed_ns`` per step."""
+
+    rank: int
+    family: str
+    communicator: str
+    chunks: int
+    c_total_ns: float
+    f_total_ns: float
+    ideal: float
+    bound: float
+    measured: float
+    measured_family: float | None
+    exposed_ns: int
+    warnings: tuple[str, ...]
+
+    @property
+    def c_ns(self) -> float:
+        """Communication of one chunk."""
+        return self.c_total_ns / self.chunks
+
+    @property
+    def f_ns(self) -> float:
+        """Compute of one chunk that can hide communication."""
+        return self.f_total_ns / self.chunks
+
+    @property
+    def c_over_f(self) -> float | None:
+        """c ÷ f: above 1 the transfer decides and more chunks do not help."""
+        return self.c_ns / self.f_ns if self.f_ns else None
+
+    @property
+    def achievement(self) -> float | None:
+        """Measured ÷ bound."""
+        return self.measured / self.bound if self.bound > 0 else None
+
+
+def bound(c_total: float, f_total: float, chunks: int, drain_ratio: float = DRAIN_RATIO) -> float:
+    """Return the largest share of C that n chunks can hide behind F, within 0 … 1.
+
+    f ≥ c: 1 − 1/n, only the first chunk is exposed. f < c: 1 − [c + (n−1)(c−f) + drain] ÷ C, fill, what the steady state
+    cannot hide, and the drain of the last chunk (``drain_ratio`` × c); nearly independent of n.
+    """
+    if c_total <= 0:
+        return 0.0
+    c, f = c_total / chunks, f_total / chunks
+    if f >= c:
+        return 1 - 1 / chunks
+    return max(0.0, 1 - (c + (chunks - 1) * (c - f) + drain_ratio * c) / c_total)
+
+
+def usable_chunks(requested: int, local_heads: int | None) -> int:
+    """Return the largest divisor of the local heads that is not above the requested chunks."""
+    if local_heads is None:
+        return requested
+    return max(n for n in range(1, local_heads + 1) if local_heads % n == 0 and n <= requested)
+
+
+def mask_bounds(capture: Capture, steps: pd.DataFrame, step: int, options: MaskOptions) -> list[MaskBound]:
+    """Return the bound of every rank for one step; ``steps`` is :func:`anchormatrix.attribution.steps.decompose`.
+
+    Raises :class:`InputError` when the family, its communicator or the attention kernels are not in the step: the
+    step's total is never put in their place.
+    """
+    table = steps[steps["step"] == step].set_index("rank")
+    return [_rank_bound(rank, kernels, table.loc[rank], options) for rank, kernels in capture.per_rank(step)]
+
+
+def _rank_bound(rank: int, kernels: pd.DataFrame, row: pd.Series, options: MaskOptions) -> MaskBound:
+    groups = groups_of(kernels)
+    attention = attention_of(kernels, options.attention)
+    hide = int((attention.end - attention.start).sum())
+    if not hide:
+        wanted = f"{options.attention!r}" if options.attention else "that looks like attention"
+        raise InputError(
+            f"rank {rank} has no compute kernel {wanted} in this step", where="masking", todo="name it with --fa-name"
+        )
+    chosen = _masked(groups, options)
+    total = int(row["communication_ns"]) if chosen is None else chosen.sum_ns
+    requested = options.chunks or _chunks_seen(attention, options.layers)
+    chunks = usable_chunks(requested, options.local_heads)
+    per = options.layers or 1
+    communication = int(row["communication_ns"])
+    measured = int(row["overlapped_ns"]) / communication if communication else 0.0
+    found = MaskBound(
+        rank=rank,
+        family=chosen.family if chosen else WHOLE_STEP,
+        communicator=chosen.communicator if chosen else "",
+        chunks=chunks,
+        c_total_ns=total / per,
+        f_total_ns=hide / per,
+        ideal=1 - 1 / chunks,
+        bound=bound(total, hide, chunks, options.drain_ratio),
+        measured=measured,
+        measured_family=_hidden_share(chosen, kernels),
+        exposed_ns=int(row["exposed_ns"]),
+        warnings=(),
+    )
+    warnings = (*_chunk_warnings(found, requested, options), *_warnings(found, groups, chosen, options))
+    return MaskBound(**{**vars(found), "warnings": warnings})
+
+
+def _masked(groups: list[Group], options: MaskOptions) -> Group | None:
+    if not groups:
+        raise InputError("no collective in this step, so nothing to mask", where="masking")
+    if options.family == WHOLE_STEP:
+        return None
+    if options.communicator is not None:
+        groups = [group for group in groups if group.communicator == options.communicator]
+        if not groups:
+            raise InputError(f"no collective on communicator {options.communicator!r} in this step", where="masking")
+    return choose_group(groups, options.family)
+
+
+def _hidden_share(group: Group | None, kernels: pd.DataFrame) -> float | None:
+    """Return which share of the masked group's own time compute hides."""
+    if group is None or not group.union.total:
+        return None
+    return (group.union & union_of(kernels, compute_mask(kernels))).total / group.union.total
+
+
+def _chunks_seen(attention: Attention, layers: int | None) -> int:
+    kernels = len(attention.start)
+    return kernels // layers if layers and kernels >= layers and kernels % layers == 0 else 1
+
+
+def _chunk_warnings(found: MaskBound, requested: int, options: MaskOptions) -> Iterator[str]:
+    if options.chunks is None:
+        yield f"chunks were not given: {requested} taken from the attention kernels per layer"
+    if found.chunks != requested:
+        yield f"{requested} chunks do not divide {options.local_heads} local heads; {found.chunks} are used"
+    if found.chunks == 1:
+        yield "one chunk hides nothing: the bound is 0"
+
+
+def _warnings(found: MaskBound, groups: list[Group], chosen: Group | None, options: MaskOptions) -> Iterator[str]:
+    if found.achievement is not None and found.achievement > 1:
+        yield (
+            f"achievement is {found.achievement:.0%}, above what is possible: wrong family or communicator, or compute "
+            "counted as communication"
+        )
+    if found.c_over_f is not None and found.c_over_f > 1:
+        yield f"c/f is {found.c_over_f:.2f}: transfers are longer than what hides them, more chunks do not help"
+    if options.layers is None:
+        yield "the number of layers is not known: C, F, c and f are per step, not per layer"
+    if chosen is None:
+        return
+    same = [group.label for group in groups if group.family == chosen.family and group is not chosen]
+    if same and options.communicator is None:
+        yield f"C is {chosen.label} alone; the same family also runs on {', '.join(same)}"
+    union = chosen.union.total
+    if chosen.sum_ns and union / chosen.sum_ns < SERIAL:
+        yield f"{chosen.label} runs concurrently with itself: C is occupancy, not transfer time"
+    others = sum(group.sum_ns for group in groups if group is not chosen)
+    if others > _OTHER_SHARE * (others + chosen.sum_ns):
+        share = others / (others + chosen.sum_ns)
+        yield f"{share:.0%} of communication is not {chosen.label}, and measured covers all of it (own share hidden beside)"
+    if not math.isclose(options.drain_ratio, DRAIN_RATIO) and not 0.25 <= options.drain_ratio <= 1 / 3 + 1e-9:
+        yield f"drain ratio {options.drain_ratio:g} lies outside a quarter to a third"

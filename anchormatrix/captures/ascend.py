@@ -1,0 +1,224 @@
+"""Ascend profiler files: ``kernel_details.csv`` and ``step_trace_time.csv`` of one rank, by exact column names.
+
+Headers differ between versions (``Step Id`` or ``Device_id`` first or neither, ``Block Dim`` or ``Block Num``, dozens of
+counters), so columns are found by name and everything not needed is not even converted.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anchormatrix.captures.csvfile import UnusableRows, open_binary, read_columns, read_header
+from anchormatrix.captures.decimals import Bools, nanoseconds
+from anchormatrix.captures.names import (
+    AI_CPU,
+    ASCEND_AICPU_COLLECTIVE,
+    ASCEND_COLLECTIVE,
+    COMMUNICATION,
+    UNRECOGNISED,
+    ascend_core,
+    canonical_family,
+)
+from anchormatrix.captures.table import NO_STREAM, OUTSIDE
+from anchormatrix.errors import InputError
+
+NAME, CORE, START, DURATION = "Name", "Accelerator Core", "Start Time(us)", "Duration(us)"
+STEP, STREAM, TYPE = "Step Id", "Stream ID", "Type"
+STEP_TABLE = {
+    "Computing": "computing_ns",
+    "Communication(Not Overlapped)": "exposed_ns",
+    "Overlapped": "overlapped_ns",
+    "Communication": "communication_ns",
+    "Free": "free_ns",
+    "Stage": "stage_ns",
+    "Bubble": "bubble_ns",
+    "Preparing": "preparing_ns",
+}
+_STEP_OPTIONAL = {"Bubble", "Preparing"}
+
+
+@dataclass(frozen=True)
+class RankKernels:
+    """Kernels of one rank as an Arrow table (all kernel columns but ``rank``), and what could not be used."""
+
+    table: pa.Table
+    rows_read: int
+    bad: UnusableRows
+
+
+def read_kernel_details(path: Path) -> RankKernels:
+    """Read one ``kernel_details.csv``.
+
+    Raises :class:`InputError` naming the file when it is empty or lacks a column that is needed.
+    """
+    names = read_header(path)
+    missing = [name for name in (NAME, CORE, START, DURATION) if name not in names]
+    if missing:
+        raise InputError(
+            f"has no column {', '.join(repr(name) for name in missing)}",
+            where=f"{path}:1",
+            expected=f"{NAME}, {CORE}, {START} and {DURATION}",
+            todo="is it a kernel_details.csv?",
+        )
+    columns = [NAME, CORE, START, DURATION, *(name for name in (STEP, STREAM, TYPE) if name in names)]
+    raw, bad = read_columns(path, columns, text=(START, DURATION))
+    rows_read = raw.num_rows + bad.total
+    start, start_ok = nanoseconds(raw[START])
+    dur, dur_ok = nanoseconds(raw[DURATION])
+    good = _usable(raw, bad, start_ok, dur_ok, dur)
+    if not good.all():
+        raw, start, dur = raw.filter(pa.array(good)), start[good], dur[good]
+    kernels = {"step": _steps(raw), "stream": _streams(raw), **_named(raw)}
+    return RankKernels(pa.table({**kernels, "start_ns": pa.array(start), "dur_ns": pa.array(dur)}), rows_read, bad)
+
+
+def _usable(raw: pa.Table, bad: UnusableRows, start_ok: Bools, dur_ok: Bools, dur: np.ndarray) -> Bools:
+    """Return which rows have a start and a duration; count the others, each under its first cause."""
+    causes = (
+        ("start time is not an exact number", ~start_ok),
+        ("duration is not an exact number", start_ok & ~dur_ok),
+        ("duration is negative", start_ok & dur_ok & (dur < 0)),
+    )
+    unusable_lines = bad.total > 0
+    for cause, mask in causes:
+        count = int(mask.sum())
+        if count:
+            row = int(mask.argmax())
+            shown = ",".join(str(raw[name][row].as_py()) for name in (NAME, CORE, START, DURATION))
+            bad.add(cause, bad.first_line if unusable_lines else row + 2, shown, count)
+    return start_ok & dur_ok & (dur >= 0)
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    """Return a dictionary column as one array with one dictionary."""
+    whole = column.unify_dictionaries().combine_chunks()
+    if isinstance(whole, pa.ChunkedArray):
+        return whole.chunk(0) if whole.num_chunks else pa.array([], pa.string()).dictionary_encode()
+    return whole
+
+
+def _relabel(codes: pa.Array, labels: pa.Array) -> pa.DictionaryArray:
+    """Return ``codes`` under new labels, equal labels merged."""
+    merged = labels.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(merged.indices.take(codes), merged.dictionary)
+
+
+def _steps(raw: pa.Table) -> pa.Array:
+    """Return the step of each row; ``OUTSIDE`` where the field is not a number, 0 without the column."""
+    if STEP not in raw.column_names:
+        return pa.array(np.zeros(raw.num_rows, np.int32))
+    column = _one_chunk(raw[STEP])
+    numbers = [int(text) if text.strip().isdecimal() else OUTSIDE for text in column.dictionary.to_pylist()]
+    if not any(number != OUTSIDE for number in numbers):
+        numbers = [0] * len(numbers)  # the column is there and empty: a capture of one step
+    return pa.array(np.asarray(numbers or [0], np.int32)[np.asarray(column.indices)])
+
+
+def _streams(raw: pa.Table) -> pa.DictionaryArray:
+    if STREAM not in raw.column_names:
+        return pa.array([NO_STREAM] * raw.num_rows, pa.string()).dictionary_encode()
+    column = _one_chunk(raw[STREAM])
+    trimmed = pc.utf8_trim_whitespace(column.dictionary)
+    return _relabel(column.indices, pc.if_else(pc.equal(trimmed, ""), NO_STREAM, trimmed))
+
+
+def _named(raw: pa.Table) -> dict[str, pa.DictionaryArray]:
+    """Return core, name, family and communicator of each row."""
+    name, core = _one_chunk(raw[NAME]), _one_chunk(raw[CORE])
+    classes = pa.array([ascend_core(text) for text in core.dictionary.to_pylist()], pa.string())
+    labels = pc.utf8_trim_whitespace(name.dictionary)
+    family, communicator = _collectives(labels)
+    cores = _relabel(core.indices, classes)
+    families, communicators = _relabel(name.indices, family), _relabel(name.indices, communicator)
+    families = _complete(raw, cores, families)
+    return {"core": cores, "name": _relabel(name.indices, labels), "family": families, "communicator": communicators}
+
+
+def _collectives(names: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Return family and communicator of each distinct name, both empty for a kernel that is no collective."""
+    found = pc.extract_regex(names, ASCEND_COLLECTIVE)
+    bare = pc.extract_regex(names, ASCEND_AICPU_COLLECTIVE)
+    operation = pc.fill_null(pc.coalesce(*(pc.struct_field(one, "family") for one in (found, bare))), "")
+    communicator = pc.fill_null(pc.coalesce(*(pc.struct_field(one, "communicator") for one in (found, bare))), "")
+    spelling = operation.dictionary_encode()
+    canonical = [canonical_family(text) if text else "" for text in spelling.dictionary.to_pylist()]
+    return pa.array(canonical, pa.string()).take(spelling.indices), communicator
+
+
+def _complete(raw: pa.Table, cores: pa.DictionaryArray, families: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Make sure that no communication row loses its time: without a family by name, ``Type`` says it, or nothing does.
+
+    A collective's name on an AI core is a fused or misnamed compute kernel, so it keeps no family there.
+    """
+    core = np.asarray(cores.indices)
+    labels = np.asarray(cores.dictionary.to_pylist(), dtype=object)[core] if len(core) else core
+    family = families.dictionary.to_pylist()
+    named = np.asarray([text != "" for text in family] or [False])[np.asarray(families.indices)]
+    lost = (labels == COMMUNICATION) & ~named
+    misnamed = named & ~np.isin(labels, [COMMUNICATION, AI_CPU])
+    if not lost.any() and not misnamed.any():
+        return families
+    text = np.asarray(families.cast(pa.string()).to_pylist(), dtype=object)
+    text[misnamed] = ""
+    if lost.any():
+        kinds = raw[TYPE].filter(pa.array(lost)).cast(pa.string()) if TYPE in raw.column_names else None
+        by_type = _collectives(pc.utf8_trim_whitespace(kinds.combine_chunks()))[0].to_pylist() if kinds else []
+        text[lost] = [family or UNRECOGNISED for family in by_type] or UNRECOGNISED
+    return pa.array(text.tolist(), pa.string()).dictionary_encode()
+
+
+def read_step_trace(path: Path, rank: int) -> pd.DataFrame:
+    """Read a ``step_trace_time.csv`` (or the cluster's table of all ranks) into ``STEP_COLUMNS``, integer nanoseconds.
+
+    Columns are matched by exact name: ``Communication`` is a substring of ``Communication(Not Overlapped)``. A table
+    with ``Type`` and ``Index`` is a cluster's: its ``rank`` rows carry their rank, its ``stage`` rows are summaries.
+    Raises :class:`InputError` naming file and line.
+    """
+    try:
+        with open_binary(path) as stream:
+            text = stream.read().decode("utf-8-sig", errors="replace")
+    except (OSError, EOFError) as error:
+        raise InputError(f"cannot be read ({error})", where=str(path)) from None
+    reader = csv.reader(io.StringIO(text, newline=""))
+    names = [name.strip() for name in next(reader, [])]
+    missing = [name for name in STEP_TABLE if name not in names and name not in _STEP_OPTIONAL]
+    if missing:
+        raise InputError(
+            f"has no column {', '.join(repr(name) for name in missing)}", where=f"{path}:1", todo="is it a step table?"
+        )
+    rows = [(reader.line_num, row) for row in reader if any(field.strip() for field in row)]
+    values: dict[str, list[int]] = {"rank": [], "step": []} | {column: [] for column in STEP_TABLE.values()}
+    for line, row in rows:
+        if len(row) != len(names):
+            raise InputError(
+                f"has {len(row)} fields", where=f"{path}:{line}", expected=f"{len(names)} as in the header"
+            )
+        cell = dict(zip(names, (field.strip() for field in row), strict=True))
+        if cell.get("Type", "rank") != "rank":
+            continue
+        values["rank"].append(_whole(cell.get("Index", ""), rank))
+        values["step"].append(_whole(cell.get("Step", ""), 0))
+        for name, column in STEP_TABLE.items():
+            values[column].append(_step_time(cell.get(name, "0"), name, f"{path}:{line}"))
+    if not values["rank"]:
+        raise InputError("has no row of a rank", where=str(path), todo="capture again")
+    return pd.DataFrame(values)
+
+
+def _whole(text: str, default: int) -> int:
+    return int(text) if text.isdecimal() else default
+
+
+def _step_time(text: str, name: str, where: str) -> int:
+    ns, valid = nanoseconds(pa.array([text or "0"], pa.string()))
+    if not valid[0]:
+        raise InputError(f"{name} is {text!r}", where=where, expected="microseconds")
+    return int(ns[0])

@@ -1,0 +1,210 @@
+"""A big CSV file of the profiler: only the needed columns, every physical line accounted for.
+
+Real files have rows that break over lines inside an unquoted field. Such rows are left out and counted; a row is never
+pieced together. Arrow's reader does the work at full speed; only when its count of lines does not add up (a stray
+quotation mark swallows lines until the next one, bytes that are no UTF-8) is the file copied once without the bad lines.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+
+from anchormatrix.errors import InputError, quoted_line
+
+WRONG_FIELDS = "broken over lines or wrong number of fields"
+OPEN_QUOTE = "unbalanced quotation marks"
+_CHUNK = 1 << 22
+_JOIN_LINES = 8
+
+
+@dataclass
+class UnusableRows:
+    """Rows left out of a table, by cause, and the first of them with its line number (1 is the header)."""
+
+    causes: Counter[str] = field(default_factory=Counter)
+    first_line: int = 0
+    first_text: str = ""
+
+    def add(self, cause: str, line: int, text: str, count: int = 1) -> None:
+        """Count rows of one cause; ``line`` and ``text`` are those of the first."""
+        if not count:
+            return
+        self.causes[cause] += count
+        if not self.first_line or line < self.first_line:
+            self.first_line, self.first_text = line, text
+
+    @property
+    def total(self) -> int:
+        """All causes together."""
+        return self.causes.total()
+
+    def refuse_above(self, limit_pct: float, rows_read: int, where: str) -> None:
+        """Raise :class:`InputError` with the first unusable row when too many of ``rows_read`` rows are unusable."""
+        if self.total * 100 > limit_pct * rows_read:
+            causes = ", ".join(f"{cause}: {count}" for cause, count in self.causes.most_common())
+            raise InputError(
+                f"{self.total} of {rows_read} rows are unusable ({causes}); the first is {quoted_line(self.first_text)}",
+                where=f"{where}:{self.first_line}",
+                expected=f"at most {limit_pct:g} %",
+                todo="capture again, or repair the file",
+            )
+
+
+def open_binary(path: Path) -> BinaryIO:
+    """Open a file, unpacking gzip by its name."""
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+
+
+def read_header(path: Path) -> list[str]:
+    """Return the column names; a byte order mark and blanks round the names are dropped.
+
+    Raises :class:`InputError` for an empty file and for a name that occurs twice.
+    """
+    try:
+        with open_binary(path) as stream:
+            line = stream.readline(1 << 20).decode("utf-8-sig", errors="replace")
+    except (OSError, EOFError) as error:
+        raise InputError(f"cannot be read ({error})", where=str(path)) from None
+    names = [name.strip() for name in next(csv.reader([line]), [])]
+    if not any(names):
+        raise InputError("is empty", where=str(path), expected="a CSV header", todo="capture again")
+    twice = [name for name, count in Counter(names).items() if count > 1 and name]
+    if twice:
+        raise InputError(f"column {twice[0]!r} occurs twice", where=f"{path}:1")
+    return names
+
+
+def read_columns(path: Path, columns: Sequence[str], text: Sequence[str]) -> tuple[pa.Table, UnusableRows]:
+    """Read some columns as dictionary-encoded text, those in ``text`` as plain text.
+
+    The table has one row per usable row, in file order, so without unusable rows row *i* stands on line *i + 2*.
+    """
+    names = read_header(path)
+    bad = UnusableRows()
+    try:
+        table, broken, numbered = _parse(path, names, columns, text)
+        accounted = table.num_rows + len(broken) == _lines(path) - 1 and not any("\n" in one for _, one in broken)
+    except pa.ArrowInvalid:
+        accounted = False
+    if not accounted:
+        with _clean_copy(path, bad) as (copy, original_line):
+            table, broken, _ = _parse(copy, names, columns, text)
+            numbered = original_line
+    for line, count, first in _broken_rows(broken, len(names)):
+        bad.add(WRONG_FIELDS, numbered(line), first, count)
+    return table, bad
+
+
+def _parse(
+    path: Path, names: list[str], columns: Sequence[str], text: Sequence[str]
+) -> tuple[pa.Table, list[tuple[int, str]], Callable[[int], int]]:
+    broken: list[tuple[int, str]] = []
+
+    def skip(row: pacsv.InvalidRow) -> str:
+        broken.append((row.number, row.text))
+        return "skip"
+
+    encoded = pa.dictionary(pa.int32(), pa.string())
+    table = pacsv.read_csv(
+        path,
+        # One thread: rows keep their numbers, and ranks are read beside each other anyway.
+        read_options=pacsv.ReadOptions(use_threads=False, block_size=_CHUNK, column_names=_unique(names), skip_rows=1),
+        parse_options=pacsv.ParseOptions(invalid_row_handler=skip),
+        convert_options=pacsv.ConvertOptions(
+            include_columns=list(columns),
+            column_types={name: pa.string() if name in text else encoded for name in columns},
+        ),
+    )
+    return table, broken, lambda line: line
+
+
+def _unique(names: list[str]) -> list[str]:
+    return [name or f"unnamed {number}" for number, name in enumerate(names)]
+
+
+def _broken_rows(broken: list[tuple[int, str]], fields: int) -> Iterator[tuple[int, int, str]]:
+    """Yield ``(line, 1, text)`` per broken row: neighbouring lines whose fields add up to one row are one row."""
+    position = 0
+    while position < len(broken):
+        line, text = broken[position]
+        width, taken = _width(text), 1
+        while width < fields and position + taken < len(broken) and broken[position + taken][0] == line + taken:
+            width += _width(broken[position + taken][1]) - 1
+            taken += 1
+        if width != fields:
+            taken = 1
+        yield line, 1, text
+        position += taken
+
+
+def _width(text: str) -> int:
+    return len(next(csv.reader([text]), []))
+
+
+def _lines(path: Path) -> int:
+    """Return the number of physical lines, blank ones included."""
+    count, last = 0, b"\n"
+    with open_binary(path) as stream:
+        while block := stream.read(_CHUNK):
+            count += block.count(b"\n")
+            last = block[-1:]
+    return count + (last != b"\n")
+
+
+@contextmanager
+def _clean_copy(path: Path, bad: UnusableRows) -> Iterator[tuple[Path, Callable[[int], int]]]:
+    """Copy the file without blank lines and without lines that leave a quotation mark open.
+
+    A quoted field may hold a line break: lines that close each other's quotes within a few lines and together have the
+    right number of fields are one good row, and are joined by a blank.
+    """
+    kept: list[int] = []
+    with tempfile.NamedTemporaryFile(suffix=".csv", delete=True) as copy:
+        with open_binary(path) as stream:
+            for number, line in _balanced_lines(stream, len(read_header(path)), bad):
+                copy.write(line)
+                kept.append(number)
+        copy.flush()
+        yield Path(copy.name), lambda line: kept[min(line, len(kept)) - 1]
+
+
+def _balanced_lines(stream: BinaryIO, fields: int, bad: UnusableRows) -> Iterator[tuple[int, bytes]]:
+    pending: list[tuple[int, bytes]] = []
+    source = enumerate(stream, start=1)
+    while True:
+        number, line = pending.pop(0) if pending else next(source, (0, b""))
+        if not number:
+            return
+        if not line.strip():
+            continue
+        if line.count(b'"') % 2 == 0:
+            yield number, _utf8(line)
+            continue
+        pending += islice(source, max(0, _JOIN_LINES - len(pending)))
+        whole, used = line, 0
+        for used, (_, more) in enumerate(pending, start=1):
+            whole = whole.rstrip(b"\r\n") + b" " + more
+            if whole.count(b'"') % 2 == 0:
+                break
+        text = _utf8(whole)
+        if whole.count(b'"') % 2 == 0 and _width(text.decode()) == fields:
+            del pending[:used]
+            yield number, text
+        else:
+            bad.add(OPEN_QUOTE, number, line.decode("utf-8", errors="replace"))
+
+
+def _utf8(line: bytes) -> bytes:
+    return line.decode("utf-8", errors="replace").encode("utf-8")
