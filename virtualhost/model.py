@@ -272,18 +272,18 @@ def memory(dit: DiT, split: Split) -> Memory:
     """Return what one rank of the form needs.
 
     Weights are split by tensor and pipeline parallelism, activations by the sequence degree; the text encoder follows
-    the world size; each communicator holds 0.4 GB of buffers. Layerwise offload keeps the layer in use and the next
-    one on the card and all weights pinned on the host, once per rank; its distributed kind pins only a shard.
+    the world size; each communicator holds 0.4 GB of buffers. CPU offload keeps the text encoder and the VAE on the
+    host while denoising. Layerwise offload keeps the layer in use and the next one on the card and all weights pinned
+    on the host, once per rank; its distributed kind pins only a shard.
     """
     weights = dit.weights_gb / split.tp / split.pp
     encoders = dit.text_encoder_gb / split.world + dit.vae_gb
     host = 0.0
-    if split.offload:
+    if split.offload == "cpu-offload":
         host, encoders = encoders, 0.0
-    if split.offload.endswith("layerwise-offload"):
+    elif split.offload:
         axis = offload_axis(split) if split.offload.startswith("distributed") else ""
-        shards = getattr(split, axis) if axis else 1
-        host, encoders = weights / shards, dit.text_encoder_gb / split.world + dit.vae_gb
+        host = weights / (getattr(split, axis) if axis else 1)
         weights = min(weights, 2 * weights * split.pp / dit.layers)
     communicators = sum(getattr(split, name) > 1 for name in DEGREES) + (split.sequence_degree > 1)
     return Memory(weights, encoders, dit.activation_gb / split.sequence_degree, 0.4 * communicators, host)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from virtualhost.simulator import AI_CPU, COMPUTE, COPY, Op
 from virtualhost.steptable import step_figures
-from virtualhost.timeline import Kernel, StepTimeline
+from virtualhost.timeline import StepTimeline, call_key
 
 EPOCH_NS = 1_736_413_971_558_972_912  # a capture's clock: µs with three decimals do not fit a float64 there
 STREAM_IDS = {COMPUTE: 16, AI_CPU: 17, "usp": 31, "tp": 32, "ring": 33, "ag": 34, "pp": 35, "cfg": 36, "sp": 37}
@@ -162,14 +162,13 @@ def _step_table(timeline: StepTimeline, rank: int, step: int) -> str:
 
 def _communication(timeline: StepTimeline, rank: int, step: int, begin: int) -> str:
     """Return ``communication.json``: elapsed, transit and wait time of every collective call of one rank."""
-    shortest = _transit_times(timeline)
     parts: dict[str, list[str]] = {"p2p": [], "collective": []}
     for kernel in timeline.kernels(rank):
         family = kernel.op.family
         if not family:
             continue
         group = timeline.group(rank, kernel.op.stream)
-        transit = shortest[_call_key(group.gid, kernel)]
+        transit = timeline.transit_ns[group.gid, call_key(kernel)]
         elapsed, wait = kernel.dur_ns / 1e6, (kernel.dur_ns - transit) / 1e6
         ratio = round(wait / elapsed, 4) if elapsed else 0.0
         name = f"{collective_name(family, group.gid, kernel.call, step)}@{group.gid:019d}"
@@ -181,20 +180,3 @@ def _communication(timeline: StepTimeline, rank: int, step: int, begin: int) -> 
         )
     body = ",".join(f'"{kind}":{{{",".join(entries)}}}' for kind, entries in parts.items())
     return f'{{"step{step}":{{{body}}}}}'
-
-
-def _call_key(gid: int, kernel: Kernel) -> tuple[int, int]:
-    """Return what tells calls apart; sends and receives are all alike, and their two ranks number them differently."""
-    return gid, -1 if kernel.op.family in ("send", "receive") else kernel.call
-
-
-def _transit_times(timeline: StepTimeline) -> dict[tuple[int, int], int]:
-    """Return the pure transfer time of each call of each communicator: that of the member that came last."""
-    cached: dict[tuple[int, int], int] = timeline.scratch.setdefault("transit", {})
-    if not cached:
-        for rank in timeline.ranks:
-            for kernel in timeline.kernels(rank):
-                if kernel.op.family:
-                    key = _call_key(timeline.group(rank, kernel.op.stream).gid, kernel)
-                    cached[key] = min(cached.get(key, kernel.dur_ns), kernel.dur_ns)
-    return cached

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from virtualhost.layers import Layer
 from virtualhost.model import Fabric, HostModel, Split, refusal
@@ -38,6 +38,12 @@ class Kernel(NamedTuple):
     def end_ns(self) -> int:
         """When the kernel ends."""
         return self.start_ns + self.dur_ns
+
+
+def call_key(kernel: Kernel) -> int:
+    """Return what tells the calls of a communicator apart on all its ranks: their running number, and −1 for every send
+    and receive, which are all alike but are numbered differently on their two ranks."""
+    return -1 if kernel.op.family in ("send", "receive") else kernel.call
 
 
 Segment = tuple[int, dict[int, tuple[Row, ...]]]  # base, rows of each rank relative to it
@@ -78,9 +84,15 @@ class StepTimeline:
         return {(rank, group.kind): group for group in self.groups for rank in group.ranks}
 
     @cached_property
-    def scratch(self) -> dict[str, Any]:
-        """What writers of this timeline keep between ranks."""
-        return {}
+    def transit_ns(self) -> dict[tuple[int, int], int]:
+        """The pure transfer time of each call, its last member's, by (communicator, :func:`call_key`)."""
+        found: dict[tuple[int, int], int] = {}
+        for rank in self.ranks:
+            for kernel in self.kernels(rank):
+                if kernel.op.family:
+                    key = self.group(rank, kernel.op.stream).gid, call_key(kernel)
+                    found[key] = min(found.get(key, kernel.dur_ns), kernel.dur_ns)
+        return found
 
     @cached_property
     def _kernels(self) -> dict[int, tuple[Kernel, ...]]:
