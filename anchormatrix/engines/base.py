@@ -27,12 +27,19 @@ class Engine(Protocol):
         ...
 
     def serve_command(
-        self, form: Form, *, port: int, visible_env: Mapping[str, str], capture_dir: str | None
+        self,
+        form: Form,
+        *,
+        port: int,
+        visible_env: Mapping[str, str],
+        capture_dir: str | None,
+        capture_request: int | None = None,
     ) -> ServeCommand:
         """The command that serves the form on a loopback port; with a profiler when ``capture_dir`` is given.
 
-        ``visible_env`` is the device's environment for the cards of the group. Raises :class:`EngineError` when the
-        engine refuses the form.
+        ``visible_env`` is the device's environment for the cards of the group. ``capture_request`` is the number, from
+        1, of the request that is captured when the environment triggers it. Raises :class:`EngineError` when the engine
+        refuses the form.
         """
         ...
 

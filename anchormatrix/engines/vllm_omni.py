@@ -55,7 +55,13 @@ class VllmOmni:
         return None
 
     def serve_command(
-        self, form: Form, *, port: int, visible_env: Mapping[str, str], capture_dir: str | None
+        self,
+        form: Form,
+        *,
+        port: int,
+        visible_env: Mapping[str, str],
+        capture_dir: str | None,
+        capture_request: int | None = None,
     ) -> ServeCommand:
         """See :class:`~anchormatrix.engines.base.Engine`. Text encoder and VAE are split over the whole world."""
         refusal = self.refusal(form)
@@ -69,7 +75,7 @@ class VllmOmni:
         }
         profiler: list[str] = []
         if capture_dir and self._capture.trigger == "env":
-            env["VLLM_TORCH_PROFILER_DIR"] = capture_dir
+            env |= {"VLLM_TORCH_PROFILER_DIR": capture_dir, "VLLM_TORCH_PROFILER_REQUEST": str(capture_request or 1)}
         elif capture_dir:
             profiler = ["--profiler-config", self._profiler_config(capture_dir)]
         argv = [

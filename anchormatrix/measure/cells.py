@@ -105,21 +105,22 @@ def build_cells(sessions: Iterable[SessionResult], *, repeats: int, dispersion_p
     return tuple(cells)
 
 
-def read_sessions(results: Path, contract: str, forms: Sequence[str] | None = None) -> tuple[SessionResult, ...]:
-    """Read every session of a contract below ``results``; with ``forms``, only of those."""
-    found = []
-    for path in sorted((results / contract).glob("*/w*/session.json")):
-        if forms is None or path.parent.parent.name in forms:
-            found.append(read_session(path))
-    return tuple(found)
+def sessions_of(folder: Path) -> list[Path]:
+    """Every ``session.json`` in a contract's folder."""
+    return sorted(folder.glob("*/w*/session.json"))
 
 
-def read_session(path: Path) -> SessionResult:
+def read_session(path: Path, contract: str | None = None) -> SessionResult:
     """Read one ``session.json`` and the ``requests.csv`` beside it.
 
-    Raises :class:`InputError` naming the file when either is missing or not what it should be.
+    Raises :class:`InputError` naming the file when either is missing or not what it should be, or when it was measured
+    under another contract than the one given: such numbers are never mixed.
     """
     values = read_json(path)
+    if contract is not None and values.get("contract") != contract:
+        raise InputError(
+            f"was measured under {values.get('contract')!r}", where=str(path), expected=f"contract {contract}"
+        )
     try:
         status = str(values["status"])
         rows = _read_requests(path.with_name("requests.csv")) if status == "measured" else []

@@ -1,0 +1,85 @@
+"""How fast a group should be: its own history, another group like it on the same host, a bound in the configuration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from anchormatrix.contract import Contract, contract_from_dict
+from anchormatrix.errors import InputError
+from anchormatrix.files import read_json
+from anchormatrix.groups import show
+from anchormatrix.measure.cells import read_session
+from anchormatrix.measure.smoke import Expectation
+from anchormatrix.settings import Settings
+
+History = Callable[[str, str], float | None]
+_TRUSTED = ("passed",)
+
+
+def expected_step(
+    contract: Contract, form: str, results: Path, settings: Settings, history: History | None = None
+) -> Expectation | None:
+    """The expectation for a smoke of ``form``, from the first source that has one; ``None`` when none has.
+
+    ``history`` is asked for (contract id, form) first. Result files that cannot be read are no source.
+    """
+    stored = history(contract.id, form) if history else None
+    if stored:
+        return Expectation(stored, "its own history")
+    own = measured_step(results / contract.id, form) or _smoke_step(results / contract.id, form)
+    if own:
+        return Expectation(own, "its own earlier runs")
+    for other in like(contract, results):
+        step = measured_step(results / other.id, form) or _smoke_step(results / other.id, form)
+        if step:
+            return Expectation(step, f"cards {show(other.cards)}, a group of the same size and links")
+    bound = settings.smoke.expected_step_s.get(contract.size)
+    return Expectation(bound, "the bound in the configuration") if bound else None
+
+
+def measured_step(folder: Path, form: str) -> float | None:
+    """Median few-tier step time in seconds of the measured sessions of a form, or ``None``."""
+    values: list[float] = []
+    for path in sorted((folder / form).glob("w*/session.json")):
+        try:
+            session = read_session(path)
+        except InputError:
+            continue
+        values += session.values_s.get("few", ()) if session.status == "measured" else ()
+    return median(values) if values else None
+
+
+def like(contract: Contract, results: Path) -> Iterable[Contract]:
+    """Other contracts with results that differ from this one only in the cards, never in what the links are."""
+    for path in sorted(results.glob(f"c{contract.size}-*/contract.json")):
+        try:
+            other = contract_from_dict(read_json(path))
+        except InputError:
+            continue
+        if other.id != contract.id and comparable(contract, other):
+            yield other
+
+
+def comparable(a: Contract, b: Contract) -> bool:
+    """Whether two groups should be equally fast: same host, size, links and everything else but the cards."""
+    return _but_cards(a) == _but_cards(b)
+
+
+def _but_cards(contract: Contract) -> str:
+    facts: dict[str, Any] = json.loads(contract.canonical)
+    del facts["cards"], facts["links"]
+    return json.dumps([facts, contract.link_class], sort_keys=True)
+
+
+def _smoke_step(folder: Path, form: str) -> float | None:
+    try:
+        smoke = read_json(folder / "smoke.json")
+    except InputError:
+        return None
+    step = smoke.get("step_s")
+    usable = smoke.get("status") in _TRUSTED and smoke.get("form") == form
+    return float(step) if usable and isinstance(step, (int, float)) and step > 0 else None

@@ -1,0 +1,240 @@
+"""A server under measurement: started, awaited, asked one request at a time, watched by its log, always stopped."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+
+from anchormatrix.engines.base import ServeCommand
+from anchormatrix.engines.serving import Failure, Response, ServingClient, startup_failure
+from anchormatrix.errors import AnchorMatrixError, HostError
+from anchormatrix.hosts.base import Host, Lease, RunningProcess, StopRecord
+from anchormatrix.measure.serve_log import Request, ServeLog, parse_serve_log
+from anchormatrix.settings import Settings
+
+_POLL_MIN_S, _POLL_MAX_S = 0.03, 0.5
+_FATAL_GRACE_S = 2.0  # a server that logged a fatal cause gets this long to end by itself
+_LOG_LATE_S = 1.0  # lines of other ranks may follow the response
+_LOST_AFTER_S = 10.0  # at least this long after whole timing an answer is given up
+_EVIDENCE_LINES = 12
+_TELLING = ("error", "Error", "ERROR", "Exception", "Traceback", "Killed", "died", "failed", "WARNING")
+
+
+class DidNotRunError(AnchorMatrixError):
+    """A form did not run through: ``cause`` in one word, ``evidence`` the log lines that say so."""
+
+    def __init__(self, what: str, *, cause: str, evidence: tuple[str, ...] = ()) -> None:
+        super().__init__(what)
+        self.cause = cause
+        self.evidence = evidence
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A request as the client saw it. ``sent_s`` counts from the start of the session."""
+
+    role: str
+    tier: str
+    steps: int
+    sent_s: float
+    response: Response
+
+
+class Served:
+    """A context manager round one server; ``stopped`` says afterwards how it ended.
+
+    Entering raises :class:`DidNotRunError` when the server does not become
+    ready: it is then stopped already.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        settings: Settings,
+        make_command: Callable[[int], ServeCommand],
+        *,
+        lease: Lease,
+        log_path: str,
+    ) -> None:
+        self._host, self._settings, self._lease = host, settings, lease
+        self._make_command, self._log_path = make_command, log_path
+        self._process: RunningProcess | None = None
+        self._client: ServingClient | None = None
+        self._log = bytearray()
+        self._begun = time.monotonic()
+        self._bad_in_a_row = 0
+        self.command = ServeCommand((), {})
+        self.sent: list[Sent] = []
+        self.stopped: StopRecord | None = None
+
+    def __enter__(self) -> Served:
+        try:
+            self._start()
+            self._await_ready()
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    @property
+    def client(self) -> ServingClient:
+        """The client of the running server."""
+        assert self._client is not None, "the server was not entered"
+        return self._client
+
+    def log_text(self) -> str:
+        """The log as far as it has been written."""
+        try:
+            self._log += self._host.read_from(self._log_path, len(self._log))
+        except HostError:
+            if self._process is None:
+                return ""
+            raise
+        return self._log.decode("utf-8", "replace")
+
+    def ask(self, role: str, tier: str, steps: int) -> Request | None:
+        """Send one request and return what the log timed of it; ``None`` when it timed nothing whole.
+
+        Raises :class:`DidNotRunError` when the server died or hangs, or failed two requests in a row.
+        """
+        index, sent_s = len(self.sent), time.monotonic() - self._begun
+        response = self._respond(index, steps)
+        self.sent.append(Sent(role, tier, steps, sent_s, response))
+        request = self._timed(index)
+        failed = response.status == "error" or (response.status == "lost" and request is None)
+        if failed:
+            self._fail_if_dead(index)
+        self._bad_in_a_row = self._bad_in_a_row + 1 if failed else 0
+        if self._bad_in_a_row > 1:
+            raise self._did_not_run(f"request {index + 1} failed: {response.error or 'no answer'}", "request_failed")
+        return request
+
+    def _start(self) -> None:
+        port = self._host.free_port()
+        self.command = self._make_command(port)
+        engine = self._settings.engine
+        self._process = self._host.start(
+            self.command.argv,
+            env=self.command.env,
+            log_path=self._log_path,
+            lease=self._lease,
+            grace_s=engine.stop_grace_s,
+            stop_command=engine.stop_command,
+        )
+        self._client = ServingClient(
+            f"http://127.0.0.1:{self._host.local_port(port)}",
+            self._settings.workload,
+            engine.model,
+            request_timeout_s=engine.request_timeout_s,
+        )
+
+    def _await_ready(self) -> None:
+        """Poll readiness; a cause in the log or the end of the process ends the wait, not only the time-out."""
+        limit_s = self._settings.engine.ready_timeout_s
+        deadline, pause_s, fatal_since = time.monotonic() + limit_s, _POLL_MIN_S, None
+        while not self.client.ready():
+            failure = startup_failure(self.log_text())
+            if failure and fatal_since is None:
+                fatal_since = time.monotonic()
+            if self._exited():
+                raise self._did_not_run("the server ended before it was ready", "exited")
+            if failure and fatal_since is not None and time.monotonic() - fatal_since > _FATAL_GRACE_S:
+                raise self._did_not_run("the server cannot become ready", failure.cause)
+            if time.monotonic() > deadline:
+                raise self._did_not_run(f"the server was not ready after {limit_s:g} s", "ready_timeout")
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.3, _POLL_MAX_S)
+
+    def _respond(self, index: int, steps: int) -> Response:
+        """Wait for the answer in a thread, so that a dead server or a lost answer is noticed in the log meanwhile."""
+        box: list[Response] = []
+        thread = threading.Thread(target=lambda: box.append(self.client.generate(steps)), daemon=True)
+        begun, timed_since = time.monotonic(), None
+        thread.start()
+        thread.join(1.0)
+        while thread.is_alive():
+            request = self._request(self._parsed(), index)
+            if request is not None and timed_since is None:
+                timed_since = time.monotonic()
+            patience_s = max(_LOST_AFTER_S, 2 * (timed_since - begun)) if timed_since is not None else 0.0
+            if timed_since is not None and time.monotonic() - timed_since > patience_s:
+                return Response("lost", time.monotonic() - begun, error="timed whole by the server, but no answer came")
+            if self._exited():
+                thread.join(2.0)
+                break
+            thread.join(_POLL_MAX_S)
+        return box[0] if box else Response("lost", time.monotonic() - begun, error="the server ended")
+
+    def _timed(self, index: int) -> Request | None:
+        """The log's view of a request, once all ranks wrote theirs or no more lines come."""
+        deadline, pause_s = time.monotonic() + _LOG_LATE_S, _POLL_MIN_S
+        while True:
+            log = self._parsed()
+            request = self._request(log, index)
+            if request is not None and (len(request.ranks) >= len(log.ranks) or request.notes):
+                return request
+            silent = index > 0 and not log.stage_lines
+            if silent or time.monotonic() > deadline or (self._exited() and request is None):
+                return request
+            time.sleep(pause_s)
+            pause_s *= 2
+
+    def _parsed(self) -> ServeLog:
+        return parse_serve_log(self.log_text())
+
+    @staticmethod
+    def _request(log: ServeLog, index: int) -> Request | None:
+        request = log.requests[index] if len(log.requests) > index else None
+        return request if request is not None and request.diffuse_s is not None else None
+
+    def _exited(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
+
+    def _fail_if_dead(self, index: int) -> None:
+        for _ in range(10):
+            if self._exited():
+                raise self._did_not_run(f"the server died in request {index + 1}", "died")
+            time.sleep(0.1)
+        if self.sent[-1].response.status == "lost" and not self.client.ready():
+            raise self._did_not_run(f"request {index + 1} hangs: {self.sent[-1].response.error}", "hang")
+
+    def _did_not_run(self, what: str, cause: str) -> DidNotRunError:
+        text = self.log_text()
+        failure = startup_failure(text, exited=self._exited()) or Failure(cause, "")
+        said = f": {failure.line}" if failure.line else ""
+        return DidNotRunError(f"{what} ({failure.cause}){said}", cause=failure.cause, evidence=evidence(text))
+
+    def _stop(self) -> None:
+        if self._client is not None:
+            self._client.close()
+        if self._process is not None and self.stopped is None:
+            self.stopped = self._process.stop(grace_s=self._settings.engine.stop_grace_s)
+
+
+def evidence(text: str) -> tuple[str, ...]:
+    """The last lines of a log that tell something, and its very last ones, in order, printable and cut to length."""
+    lines = [line.rsplit("\r", 1)[-1].strip() for line in text[-200_000:].splitlines()]
+    lines = [line for line in lines if line]
+    telling = [i for i, line in enumerate(lines) if any(word in line for word in _TELLING)][-_EVIDENCE_LINES:]
+    chosen = sorted({*telling, *range(max(0, len(lines) - 3), len(lines))})[-_EVIDENCE_LINES:]
+    return tuple("".join(c if c.isprintable() else " " for c in lines[i])[:400] for i in chosen)
+
+
+def stop_as_dict(stopped: StopRecord | None) -> Mapping[str, object]:
+    """How a server ended, as result files hold it."""
+    if stopped is None:
+        return {}
+    return {
+        "how": stopped.how,
+        "seconds": round(stopped.seconds, 3),
+        "exit_code": stopped.exit_code,
+        "survivors": stopped.survivors,
+    }

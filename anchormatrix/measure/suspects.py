@@ -1,0 +1,100 @@
+"""Groups on which a running multi-card job had to be killed: suspect until a smoke on them passes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from anchormatrix.contract import Contract
+from anchormatrix.errors import ContractError, InputError
+from anchormatrix.files import read_json, write_json
+from anchormatrix.forms import Form
+from anchormatrix.groups import show
+from anchormatrix.hosts.base import Lease, StopRecord
+from anchormatrix.measure.expectation import expected_step
+from anchormatrix.measure.smoke import Smoke, judge_smoke
+from anchormatrix.measure.smoke_run import Rig, smoke_under
+
+NAME = "suspect.json"
+
+
+def mark(contract: Contract, results: Path, stopped: StopRecord, what: str) -> None:
+    """Remember that ``what`` had to be killed on the contract's cards."""
+    write_json(
+        results / contract.id / NAME,
+        {
+            "contract": contract.id,
+            "cards": list(contract.cards),
+            "what": what,
+            "how": stopped.how,
+            "survivors": stopped.survivors,
+            "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        },
+    )
+
+
+def needs_smoke(stopped: StopRecord | None) -> bool:
+    """Whether a stop may have damaged the driver's state."""
+    return stopped is not None and (stopped.how == "sigkill" or stopped.survivors > 0)
+
+
+def suspicions(contract: Contract, results: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """The marks that touch the contract's cards, of whatever contract; an unreadable mark counts for its own."""
+    found = []
+    for path in sorted(results.glob(f"*/{NAME}")):
+        try:
+            values = read_json(path)
+            cards = {int(card) for card in values["cards"]}
+        except (InputError, KeyError, TypeError, ValueError):
+            values, cards = (
+                {"what": "an unreadable mark"},
+                set(contract.cards) if path.parent.name == contract.id else set(),
+            )
+        if cards & set(contract.cards):
+            found.append((path, {**values, "cards": sorted(cards)}))
+    return found
+
+
+def clear(contract: Contract, form: Form, rig: Rig, results: Path, lease: Lease) -> None:
+    """Smoke a suspect group under the lease held already, and take back the suspicion when it passes.
+
+    Without anything to compare with, a smoke that runs through and shows no finding clears the mark. Raises
+    :class:`ContractError` with the findings when the group fails.
+    """
+    marks = suspicions(contract, results)
+    if not marks:
+        return
+    rig.say(f"cards {show(contract.cards)} are suspect ({marks[0][1].get('what')} had to be killed): smoke first")
+    run = smoke_under(contract, form, rig, lease)
+    expectation = expected_step(contract, form.name, results, rig.settings)
+    smoke = judge_smoke(contract.id, run.request, expectation, rig.settings.smoke)
+    if smoke.status == "rejected" or needs_smoke(run.stopped):
+        reasons = run.problem or "; ".join(finding.text for finding in smoke.findings) or "it had to be killed again"
+        raise ContractError(
+            f"suspect since {marks[0][1].get('what')} had to be killed, and the smoke fails: {reasons}",
+            where=f"cards {show(contract.cards)}",
+            todo="reset the driver, or let the workflow choose another group; the mark is suspect.json",
+        )
+    take_back(contract.cards, marks)
+
+
+def after_smoke(contract: Contract, results: Path, smoke: Smoke, stopped: StopRecord | None) -> None:
+    """Mark the group when the smoke itself had to be killed; take back its suspicion when the smoke passed."""
+    if stopped is not None and needs_smoke(stopped):
+        mark(contract, results, stopped, "its smoke")
+    elif smoke.status != "rejected":
+        take_back(contract.cards, suspicions(contract, results))
+
+
+def take_back(cards: Iterable[int], marks: Iterable[tuple[Path, dict[str, Any]]]) -> None:
+    """Remove cards from their marks; a mark without cards is removed."""
+    cleared = set(cards)
+    for path, values in marks:
+        left = [card for card in values["cards"] if card not in cleared]
+        if left:
+            write_json(path, {**{key: value for key, value in values.items() if key != "schema"}, "cards": left})
+        else:
+            os.unlink(path)

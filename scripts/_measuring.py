@@ -1,0 +1,56 @@
+"""What the measuring commands share: their common options, the opened host, and a clean end on SIGTERM."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+from anchormatrix.config import load_settings
+from anchormatrix.contract import Contract, contract_from_dict
+from anchormatrix.devices.open import open_device
+from anchormatrix.engines.open import open_engine
+from anchormatrix.files import read_json
+from anchormatrix.hosts.open import open_host
+from anchormatrix.measure.smoke_run import Rig
+from anchormatrix.settings import Settings
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Options of every measuring command."""
+    parser.add_argument("--config", type=Path, required=True, help="configuration file (YAML or JSON)")
+    parser.add_argument("--contract", type=Path, required=True, help="results/<contract>/contract.json")
+    parser.add_argument(
+        "--generation", type=int, default=0, help="how often this was asked for again; kept in the result"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the exact commands and requests; start nothing")
+
+
+def read_orders(args: argparse.Namespace) -> tuple[Settings, Contract, Path]:
+    """The settings, the contract, and the results folder that the contract's file lies in."""
+    contract = contract_from_dict(read_json(args.contract))
+    return load_settings(args.config), contract, args.contract.resolve().parent.parent
+
+
+@contextlib.contextmanager
+def open_rig(settings: Settings) -> Iterator[Rig]:
+    """Open the host and close it again on every way out, SIGTERM included: what was started is stopped first."""
+    signal.signal(signal.SIGTERM, _leave)
+    host = open_host(settings.host)
+    try:
+        yield Rig(host, open_device(settings.device), open_engine(settings), settings, say)
+    finally:
+        host.close()
+
+
+def say(text: str) -> None:
+    """Tell the person, or the log, what happens."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _leave(number: int, _: object) -> NoReturn:
+    raise SystemExit(128 + number)

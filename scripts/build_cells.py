@@ -1,0 +1,46 @@
+"""Make cells of a contract's sessions: median and dispersion of each form and tier, per window and over all windows.
+
+Writes cells.csv. Only sessions that were measured and proven yield cells; a cell that may not be ranked says why.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from _cli import run
+
+from anchormatrix.config import load_settings
+from anchormatrix.contract import contract_from_dict
+from anchormatrix.files import read_json, write_csv
+from anchormatrix.measure.cells import COLUMNS, build_cells, read_session, sessions_of
+
+
+def main() -> int:
+    """Parse, build, write."""
+    args = _arguments()
+    settings = load_settings(args.config)
+    contract = contract_from_dict(read_json(args.contract))
+    paths = args.sessions or sessions_of(args.contract.parent)
+    cells = build_cells(
+        [read_session(path, contract.id) for path in paths],
+        repeats=settings.matrix.repeats,
+        dispersion_pct=settings.verdict.dispersion_pct,
+    )
+    write_csv(args.out or args.contract.with_name("cells.csv"), COLUMNS, (cell.row() for cell in cells))
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", type=Path, required=True, help="configuration file (YAML or JSON)")
+    parser.add_argument("--contract", type=Path, required=True, help="results/<contract>/contract.json")
+    parser.add_argument(
+        "--sessions", type=Path, nargs="*", help="session.json files (default: all beside the contract)"
+    )
+    parser.add_argument("--out", type=Path, help="cells.csv (default: beside the contract)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    run(main)

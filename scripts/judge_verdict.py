@@ -1,0 +1,54 @@
+"""Judge a contract: may the few-step ranking be used, and which form wins on the anchor tier?
+
+Writes verdict.json: extrapolates, drift, order_flip, unstable or incomplete, with the reason and what to do.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from _cli import run
+
+from anchormatrix.config import load_settings
+from anchormatrix.contract import contract_from_dict
+from anchormatrix.files import read_json, write_json
+from anchormatrix.measure.cells import read_cells, read_session, sessions_of
+from anchormatrix.measure.verdict import judge
+
+
+def main() -> int:
+    """Parse, judge, write."""
+    args = _arguments()
+    settings = load_settings(args.config)
+    contract = contract_from_dict(read_json(args.contract))
+    sessions = [read_session(path, contract.id) for path in args.sessions or sessions_of(args.contract.parent)]
+    planned = [form.name for form in settings.forms_of(contract.size)]
+    verdict = judge(
+        contract.id,
+        contract.size,
+        read_cells(args.cells or args.contract.with_name("cells.csv")),
+        sessions,
+        forms=list(dict.fromkeys([*planned, *(session.form for session in sessions)])),
+        windows=settings.matrix.windows,
+        limits=settings.verdict,
+    )
+    write_json(args.out or args.contract.with_name("verdict.json"), verdict.as_dict())
+    print(f"{contract.id}: {verdict.status}. {verdict.reason}")
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", type=Path, required=True, help="configuration file (YAML or JSON)")
+    parser.add_argument("--contract", type=Path, required=True, help="results/<contract>/contract.json")
+    parser.add_argument("--cells", type=Path, help="cells.csv (default: beside the contract)")
+    parser.add_argument(
+        "--sessions", type=Path, nargs="*", help="session.json files (default: all beside the contract)"
+    )
+    parser.add_argument("--out", type=Path, help="verdict.json (default: beside the contract)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    run(main)

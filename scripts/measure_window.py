@@ -1,0 +1,61 @@
+"""Serve one form once on the contract's cards and measure it: one session of one window.
+
+Writes session.json (--out), and requests.csv and server.log beside it. A form that does not run through, does not take
+effect or cannot be timed is a result with its evidence (exit code 0). When the live host no longer is the contract's,
+or somebody else uses its cards, nothing is written (exit code 2).
+
+Example:
+  python scripts/measure_window.py --config config/config.yaml --contract results/c4-…/contract.json \\
+      --form tp1-usp4 --window 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+
+from _cli import run
+from _measuring import add_options, open_rig, read_orders, say
+
+from anchormatrix.errors import ConfigError
+from anchormatrix.forms import parse_form
+from anchormatrix.measure.records import write_session
+from anchormatrix.measure.session import SessionOrder, run_session, session_command, session_requests
+
+
+def main() -> int:
+    """Parse, measure, write."""
+    args = _arguments()
+    settings, contract, results = read_orders(args)
+    form = parse_form(args.form)
+    if form.cards != contract.size:
+        raise ConfigError(f"form {form.name} runs on {form.cards} cards", where="--form", expected=f"{contract.size}")
+    order = SessionOrder(contract, form, args.window, results)
+    with open_rig(settings) as rig:
+        if args.dry_run:
+            rig.device.read(rig.host, timeout_s=settings.host.command_timeout_s)
+            command = session_command(order, rig)
+            print(
+                " ".join(f"{key}={shlex.quote(value)}" for key, value in command.env.items()), shlex.join(command.argv)
+            )
+            print("\n".join(session_requests(order, rig)))
+            return 0
+        session = run_session(order, rig)
+    out = args.out or order.folder / f"w{args.window}" / "session.json"
+    write_session(session, out, {"generation": args.generation})
+    say(f"{session.form} window {session.window}: {session.status} {session.reason}".rstrip())
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_options(parser)
+    parser.add_argument("--form", required=True, help="name of the form, such as tp1-usp4")
+    parser.add_argument("--window", type=int, required=True, help="number of the window, from 1; only 1 captures")
+    parser.add_argument("--out", type=Path, help="session.json (default: <contract's folder>/<form>/w<window>/)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    run(main)
