@@ -306,7 +306,7 @@ def main(arguments: Sequence[str]) -> int:
         )
         return 1
     sys.stdout.write(
-        {"garbage": fault.text or "\x00\x7f%s%n <<<\n" * 7, "truncated": text[: len(text) * 2 // 5], "empty": ""}[
+        {"garbage": fault.text or "\x00\x7f%s%n <<<\n" * 7, "truncated": text[: len(text) * 9 // 20], "empty": ""}[
             fault.kind
         ]
     )
