@@ -28,24 +28,21 @@ def tool(arguments: list[str], scenario: Path, state: Path) -> subprocess.Comple
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=20, check=False)
 
 
+def cells(line: str) -> list[str]:
+    return [" ".join(cell.split()) for cell in line.strip("|").split("|")]
+
+
 def test_a_950_card_takes_two_lines_and_has_no_bus_id():
     lines = npu_smi.info(host()).splitlines()
-    assert lines[6] == (
-        "| 0      | Ascend950DT      | OK            | 88.5                  35                       0     / 0             |"
-    )
-    assert lines[7] == (
-        "|        |                  | NA            | 0                     0     / 0                4760  / 98304         |"
-    )
+    assert {len(line) for line in lines} == {116}
+    assert cells(lines[6]) == ["0", "Ascend950DT", "OK", "88.5 35 0 / 0"]
+    assert cells(lines[7]) == ["", "", "NA", "0 0 / 0 4760 / 98304"]
 
 
 def test_a_910b_card_has_chip_and_bus_id():
     lines = npu_smi.info(host("910b")).splitlines()
-    assert (
-        lines[6] == "| 0     910B2               | OK            | 88.5        35                0    / 0             |"
-    )
-    assert (
-        lines[7] == "| 0                         | 0000:C1:00.0  | 0           0    / 0          3332 / 65536         |"
-    )
+    assert cells(lines[6]) == ["0 910B2", "OK", "88.5 35 0 / 0"]
+    assert cells(lines[7]) == ["0", "0000:C1:00.0", "0 0 / 0 3332 / 65536"]
 
 
 def test_an_a3_board_shows_two_chips_with_physical_ids_and_power_on_the_first():

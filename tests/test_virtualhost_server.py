@@ -1,4 +1,4 @@
-"""``vllm serve`` of the virtual host as a process: protocol, signals, ranks, faults. Every server is stopped by its pid."""
+"""``vllm serve`` of the virtual host as a process: protocol, signals, ranks, faults. Servers are stopped by pid."""
 
 import contextlib
 import json

@@ -55,9 +55,8 @@ def test_a_request_is_parameters_bar_stage_lines_and_access_line():
     running.startup()
     text = running.request(Ask(4, seed=1101)).text
     lines = text.split("\n")
-    assert lines[0] == (
-        "INFO 10-09 08:39:16 [serving_video.py:133] Video sampling params: steps=4 guidance=5.0 guidance_2=None seed=1101"
-    )
+    params = "Video sampling params: steps=4 guidance=5.0 guidance_2=None seed=1101"
+    assert lines[0] == f"INFO 10-09 08:39:16 [serving_video.py:133] {params}"
     states = lines[1].split("\r")
     assert states[0] == "(DiffusionWorker_SP0 pid=237)   0%|          | 0/4 [00:00<?, ?it/s]"
     assert states[1].startswith("(DiffusionWorker_SP0 pid=237)  25%|██        | 1/4 [00:04<00:14, ")
@@ -202,12 +201,9 @@ def test_faults_at_launch(fault, end, words):
 
 
 def test_the_communicator_failure_is_the_library_s_own():
-    lines = session(faults=[{"kind": "comm_init"}]).startup().text.splitlines()
-    assert (
-        "(DiffusionWorker_SP3 pid=240) [ERROR] 2026-10-09-08:38:55 (PID:240, Device:3, RankID:3) ERR02200"
-        in "\n".join(lines)
-    )
-    assert 'List of unconnected ranks: "[1,3,]".' in "\n".join(lines)
+    text = session(faults=[{"kind": "comm_init"}]).startup().text
+    assert "(DiffusionWorker_SP3 pid=240) [ERROR] 2026-10-09-08:38:55 (PID:240, Device:3, RankID:3) ERR02200" in text
+    assert 'List of unconnected ranks: "[1,3,]".' in text
 
 
 def test_a_fault_at_a_step_leaves_the_bar_where_it_was():
