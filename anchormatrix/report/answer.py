@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from anchormatrix.report.facts import ANCHOR, FEW, Choice, Verdict
+from anchormatrix.report.facts import ANCHOR, FEW, POOLED, Choice, Verdict
 from anchormatrix.report.model import Measured, Report
 
-CROSS_DOMAIN = "not one interconnect domain, bandwidth second-best"
 WINNER, NO_DIFFERENCE, NOT_DECIDABLE, NO_GROUP = "winner", "no difference", "not decidable", "no group"
 _TRUST = {
     "extrapolates": ("may be used", True),
@@ -68,7 +67,7 @@ def _size_answer(report: Report, size: int) -> SizeAnswer:
         detail = f"{listed(verdict.tied_with)} lie within the noise floor of one another; any of them may be used"
     else:
         outcome, headline = NOT_DECIDABLE, "not decidable"
-        detail = f"because {_reason(verdict)}"
+        detail = f"because {_reason(report, measured, verdict)}"
     return SizeAnswer(
         size=size,
         outcome=outcome,
@@ -82,7 +81,7 @@ def _size_answer(report: Report, size: int) -> SizeAnswer:
         changes=_changes(report, measured, verdict, choice),
         warnings=_warnings(measured, verdict),
         measured=measured,
-        confidence=choice.confidence if choice else "",
+        confidence=choice.confidence if choice and outcome != NOT_DECIDABLE else "",
     )
 
 
@@ -100,9 +99,26 @@ def _lead(verdict: Verdict, choice: Choice | None) -> str:
     return f"{margin:.1f} % ahead of {verdict.runner_up}"
 
 
-def _reason(verdict: Verdict) -> str:
-    missing = "; missing: " + ", ".join(verdict.missing) if verdict.missing else ""
-    return (verdict.reason or verdict.status.replace("_", " ")).rstrip(".") + missing
+def _reason(report: Report, measured: Measured, verdict: Verdict) -> str:
+    """Why nothing is decided: the noise in numbers, or what is missing, else the verdict's first sentence."""
+    pooled = [cell for cell in measured.cells.value or () if cell.window == POOLED]
+    noisy = [cell for cell in pooled if not cell.usable and (cell.dispersion_pct or 0) > report.dispersion_limit_pct]
+    if verdict.status == "unstable" and noisy:
+        worst = max(noisy, key=lambda cell: cell.dispersion_pct or 0)
+        return (
+            f"{len(noisy)} of {len(pooled)} cells are too noisy, the worst being {worst.form} at the {worst.tier} tier "
+            f"with a dispersion of {worst.dispersion_pct:.1f} % (limit {report.dispersion_limit_pct:g} %)"
+        )
+    if verdict.status == "incomplete" and verdict.missing:
+        blocked = [f"{form} {reason}" for form, reason in verdict.did_not_run]
+        return "; ".join([*blocked, *(f"missing is {entry}" for entry in other_missing(verdict))])
+    return (verdict.reason.split(". ")[0] or verdict.status.replace("_", " ")).rstrip(".")
+
+
+def other_missing(verdict: Verdict) -> list[str]:
+    """What is missing besides the forms that did not run through."""
+    blocked = tuple(f"form {form}:" for form, _ in verdict.did_not_run)
+    return [entry for entry in verdict.missing if not (blocked and entry.startswith(blocked))]
 
 
 def basis(report: Report, measured: Measured) -> str:
@@ -139,7 +155,7 @@ def worst_dispersion(measured: Measured) -> float | None:
 
 def _changes(report: Report, measured: Measured, verdict: Verdict, choice: Choice | None) -> tuple[str, ...]:
     """What would change the answer of a size."""
-    found = list(choice.reversal) if choice else []
+    found = list(choice.reversal) if choice and verdict.winner else []
     if verdict.cure and verdict.status != "extrapolates":
         found.append(verdict.cure)
     if verdict.ratio and verdict.status == "extrapolates":
@@ -156,7 +172,7 @@ def _changes(report: Report, measured: Measured, verdict: Verdict, choice: Choic
 
 
 def _warnings(measured: Measured, verdict: Verdict) -> tuple[str, ...]:
-    found = [] if measured.contract.one_domain else [CROSS_DOMAIN]
+    found = [measured.contract.note] if measured.contract.note else []
     smoke = measured.smoke.value
     if smoke is None or smoke.status == "unverified":
         found.append(f"the group's smoke is unverified: {measured.smoke.missing or 'nothing to compare it with'}")
@@ -170,22 +186,21 @@ def _warnings(measured: Measured, verdict: Verdict) -> tuple[str, ...]:
 
 
 def _what_to_use(report: Report, answers: Sequence[SizeAnswer]) -> str:
-    decided = [answer for answer in answers if answer.outcome == WINNER]
     parts = []
+    decided = [answer for answer in answers if answer.outcome == WINNER]
+    equal = [answer for answer in answers if answer.outcome == NO_DIFFERENCE]
     if decided:
-        uses = listed([f"{answer.headline} on {answer.size} cards ({answer.detail})" for answer in decided])
-        parts.append(f"use {uses}")
+        parts.append("use " + listed(f"{one.headline} on {one.size} cards ({one.detail})" for one in decided))
+    parts += [f"on {one.size} cards there is no difference: {one.detail}" for one in equal]
+    rests = _rests_on(report, [*decided, *equal])
+    if rests:
+        parts[-1] += f", which rests on {rests}"
     for answer in answers:
-        if answer.outcome == NO_DIFFERENCE:
-            parts.append(f"there is no difference on {answer.size} cards: {answer.detail}")
-        elif answer.outcome == NOT_DECIDABLE:
+        if answer.outcome == NOT_DECIDABLE:
             parts.append(f"{answer.size} cards are not decidable, {answer.detail}")
         elif answer.outcome == NO_GROUP:
             parts.append(f"{answer.size} cards have no legal group, {answer.detail}")
-    if not parts:
-        return "Nothing was asked for: the configuration names no size."
-    rests = _rests_on(report, [answer for answer in answers if answer.outcome in (WINNER, NO_DIFFERENCE)])
-    return _capital("; ".join(parts)) + (f"; this rests on {rests}." if rests else ".")
+    return _capital("; ".join(parts)) + "." if parts else "Nothing was asked for: the configuration names no size."
 
 
 def _rests_on(report: Report, answers: Sequence[SizeAnswer]) -> str:
@@ -203,24 +218,28 @@ def _rests_on(report: Report, answers: Sequence[SizeAnswer]) -> str:
 def _whether_to_trust(report: Report, answers: Sequence[SizeAnswer]) -> str:
     few = report.tiers.get(FEW, "?")
     trusted = [answer for answer in answers if answer.trusted]
-    distrusted = [answer for answer in answers if answer.trusted is False]
-    if not trusted and not distrusted:
+    reasons: dict[str, list[SizeAnswer]] = {}
+    for answer in answers:
+        if answer.trusted is False:
+            reasons.setdefault(answer.trust.removeprefix(f"The {few}-step ranking "), []).append(answer)
+    if not trusted and not reasons:
         return f"Whether a {few}-step ranking may be trusted was not measured."
-    ranking = f"the {few}-step ranking"
-    parts = []
-    if trusted:
-        parts.append(f"{ranking} may be trusted on {_cards(trusted)}")
-    for answer in distrusted:
-        reason = answer.trust.split(ranking[4:], 1)[-1].strip()
-        parts.append(f"on {answer.size} cards it {reason}" if parts else f"on {answer.size} cards {ranking} {reason}")
-    changes = _what_changes_it(trusted, distrusted)
-    return _capital("; ".join(parts)) + f"; {changes}."
+    parts = [f"the {few}-step ranking may be trusted on {_cards(trusted)}"] if trusted else []
+    for reason, found in reasons.items():
+        subject = "it" if parts else f"the {few}-step ranking"
+        parts.append(f"on {_cards(found)} {subject} {reason}")
+    return _capital("; ".join(parts)) + f"; {_what_changes_it(trusted, reasons.values())}."
 
 
-def _what_changes_it(trusted: Sequence[SizeAnswer], distrusted: Sequence[SizeAnswer]) -> str:
-    cures = [f"{cure} ({answer.size} cards)" for answer in distrusted if (cure := _cure(answer))]
+def _what_changes_it(trusted: Sequence[SizeAnswer], distrusted: Iterable[Sequence[SizeAnswer]]) -> str:
+    cures: dict[str, list[SizeAnswer]] = {}
+    for answer in (answer for found in distrusted for answer in found):
+        if cure := _cure(answer):
+            cures.setdefault(cure, []).append(answer)
+    if len(cures) == 1 and not trusted:
+        return f"what would change this: {next(iter(cures))}"
     if cures:
-        return "what would change this: " + "; ".join(cures)
+        return "what would change this: " + "; ".join(f"{cure} ({_cards(found)})" for cure, found in cures.items())
     if trusted:
         return "another card group, software version or workload starts a new contract and asks the question again"
     return "measuring what is missing would change this"

@@ -61,9 +61,10 @@ class Scale:
 Legend = list[tuple[str, str, str, bool]]
 
 
-def strip(title: str, rows: Sequence[Row], scale: Scale, legend: Legend) -> Drawing:
-    """Draw rows of marks over one axis."""
+def strip(title: str, rows: Sequence[Row], scale: Scale, legend: Legend, words: str = "") -> Drawing:
+    """Draw rows of marks over one axis; ``words`` heads the column of figures at the right."""
     drawing = Drawing(title)
+    drawing.text(WIDTH, 38, words, role="muted", anchor="end", size=12)
     drawing.text(0, 15, title, bold=True, size=13.5)
     drawing.legend(38, legend)
     top = y = 56.0
@@ -81,7 +82,7 @@ def strip(title: str, rows: Sequence[Row], scale: Scale, legend: Legend) -> Draw
             drawing.text(_LABEL, at + 4, fitted(row.label, _TIER - 8), bold=row.strong)
         drawing.text(_TIER, at + 4, row.tier, role="muted", size=12)
         if row.tick is not None:
-            drawing.line(scale.x(row.tick), at - 10, scale.x(row.tick), at + 10, row.role, width=2.6)
+            drawing.line(scale.x(row.tick), at - 12, scale.x(row.tick), at + 12, row.role, width=2.4)
         for mark in row.marks:
             drawing.marker(scale.x(mark.value), at - mark.lift, mark.shape, mark.role, hollow=mark.hollow, tip=mark.tip)
         drawing.text(WIDTH, at + 4, row.words, role="bad" if row.role == "bad" else "ink", anchor="end", size=12)
@@ -123,7 +124,7 @@ def step_times(report: Report, measured: Measured) -> Drawing:
                     marks=tuple(marks),
                     words=_cell_words(pooled),
                     tick=pooled.step_s if pooled else None,
-                    role="bad" if pooled and not pooled.usable else tier,
+                    role="bad" if pooled and not pooled.usable else "ink",
                     strong=form == winner,
                 )
             )
@@ -135,7 +136,7 @@ def step_times(report: Report, measured: Measured) -> Drawing:
         *_WINDOW_LEGEND,
         ("tick", "muted", "median of all repeats", False),
     ]
-    return strip(title, rows, _fitting(values), legend)
+    return strip(title, rows, _fitting(values), legend, "median · dispersion · repeats")
 
 
 def ratios(report: Report) -> Drawing:

@@ -8,6 +8,7 @@ from typing import Any
 
 POOLED = "all"
 FEW, ANCHOR = "few", "anchor"
+CROSS_DOMAIN = "not one interconnect domain, bandwidth second-best"
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,11 @@ class ContractFacts:
     one_domain: bool
     reason: str
     facts: tuple[tuple[str, str], ...]
+
+    @property
+    def note(self) -> str:
+        """What every row measured on this group carries."""
+        return "" if self.one_domain else CROSS_DOMAIN
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def host_picture(report: Report) -> Drawing:
         _draw_domain(drawing, topology, domain, number, columns, pitch, top)
     for card in topology.cards:
         _draw_card(drawing, card, states.get(card), columns[card], top, size)
-    y = top + size + 62
+    y = top + 124
     y = _draw_slow_links(drawing, topology, columns, y)
     _draw_groups(drawing, report, topology, columns, pitch, y + 18)
     return drawing
@@ -129,7 +129,7 @@ def _draw_slow_links(drawing: Drawing, topology: Topology, columns: dict[int, fl
     middles = [(columns[domain[0]] + columns[domain[-1]]) / 2 for domain in topology.domains]
     drawing.line(min(middles), y, max(middles), y, "slow", width=2, dash="6 4")
     for x in middles:
-        drawing.line(x, y, x, y - 8 - 4, "slow", width=2)
+        drawing.line(x, y, x, y - 20, "slow", width=2)
     words = ", ".join(f"{link}: {count} pairs" for link, count in sorted(slow.items()))
     drawing.line(0, y, 22, y, "slow", width=2, dash="6 4")
     drawing.text(30, y + 4, fitted(words, _LEFT - 40, 12), role="muted", size=12)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from anchormatrix.report import readings, tables
 from anchormatrix.report.answer import SizeAnswer, opening
@@ -18,6 +19,8 @@ from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.step_pictures import analysed, why_not_analysed
 from anchormatrix.report.svg import theme_css
 
+_FORM = re.compile(r"\btp\d+-usp\d+[\w+-]*")
+_FIGURE = re.compile(r"(?<=\d) (?=(?:%|(?:s|ms|cards|steps|windows)\b))")
 _TEMPLATES = Path(__file__).parent / "templates"
 _OF_THE_STEP = ("step-parts", "step-differences", "masking-bound", "layer-timeline")
 _SECRETS = ("token", "secret", "password", "passwd", "api_key", "apikey", "credential")
@@ -33,6 +36,8 @@ def page(report: Report, answers: Sequence[SizeAnswer], figures: Mapping[str, Fi
         lstrip_blocks=True,
     )
     environment.filters["picture"] = Markup  # only for text that this package made and escaped itself
+    environment.filters["unbroken"] = unbroken
+    environment.filters["minute"] = tables.minute
     return environment.get_template("report.html.j2").render(
         report=report,
         answers=answers,
@@ -46,6 +51,12 @@ def page(report: Report, answers: Sequence[SizeAnswer], figures: Mapping[str, Fi
         theme=theme_css(),
         style=(_TEMPLATES / "report.css").read_text(encoding="utf-8"),
     )
+
+
+def unbroken(words: str) -> Markup:
+    """Escaped text in which the names of forms, and figures and their units, are not broken over lines."""
+    text = _FORM.sub(r'<span class="form">\g<0></span>', str(escape(words)))
+    return Markup(_FIGURE.sub("\N{NO-BREAK SPACE}", text))
 
 
 def command_line(session: SessionRecord) -> str:

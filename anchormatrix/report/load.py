@@ -87,7 +87,7 @@ def _measured(source: Source, facts: ContractFacts) -> model.Measured:
         verdict=verdict,
         sessions=tuple(sessions),
         anatomy={
-            form: source.part(folder / form / "attribution.json", anatomy_from, "no capture was analysed for this form")
+            form: source.part(folder / form / "attribution.json", anatomy_from, "no capture was analysed")
             for form in names
         },
         gates=source.part(folder / "gates.json", parse.gates_from, "the gates were not evaluated for this contract"),

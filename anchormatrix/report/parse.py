@@ -12,7 +12,20 @@ from anchormatrix.report.source import Fields, clean_text, plain
 from anchormatrix.topology import Topology
 
 _CONTRACT_ID = re.compile(r"c\d+-[0-9a-f]{4,64}")
-_NOT_FACTS = {"id", "size", "version", "rank", "reason", "cards", "links", "link_class", "one_domain", "schema", "host", "state"}
+_NOT_FACTS = {
+    "id",
+    "size",
+    "version",
+    "rank",
+    "reason",
+    "cards",
+    "links",
+    "link_class",
+    "one_domain",
+    "schema",
+    "host",
+    "state",
+}
 
 
 def _safe_form(name: str) -> str:
@@ -40,7 +53,9 @@ def cards_from(fields: Fields) -> tuple[tuple[facts.CardState, ...], tuple[tuple
             used_mb=card.maybe("hbm_used_mb") or 0,
             total_mb=card.maybe("hbm_total_mb") or 0,
             temperature_c=card.maybe("temperature_c"),
-            foreign=tuple(_process(process) for process in card.children("processes") if process.flag("foreign")),
+            foreign=tuple(
+                _process(process) for process in card.children("processes") if process.flag("foreign", default=True)
+            ),
         )
         for card in fields.children("cards")
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from anchormatrix.report.anatomy import COLUMNS, Bound
+from anchormatrix.report.anatomy import COLUMNS, Anatomy, Bound
 from anchormatrix.report.answer import listed
 from anchormatrix.report.facts import ANCHOR, POOLED
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.step_pictures import PART_WORDS, analysed, delta, pairs, why_not_analysed
+
+_TOLD = 3  # forms that a sentence speaks of; the picture shows all
 
 
 def of_step_times(report: Report, measured: Measured) -> str:
@@ -87,7 +89,7 @@ def of_step_parts(measured: Measured) -> str:
     if not found:
         return f"Not attributed: {why_not_analysed(measured)}."
     sentences = []
-    for form, anatomy in found.items():
+    for form, anatomy in _told(measured).items():
         rank = anatomy.typical
         if rank is None or not rank.stage:
             continue
@@ -109,7 +111,7 @@ def of_differences(measured: Measured) -> str:
     """Which part makes the difference in each pair."""
     found = analysed(measured)
     sentences = []
-    for first, second in pairs(measured):
+    for first, second in pairs(measured)[: _TOLD - 1]:
         a, b = found[first].typical, found[second].typical
         if a is None or b is None:
             continue
@@ -125,7 +127,7 @@ def of_differences(measured: Measured) -> str:
 def of_masking(measured: Measured) -> str:
     """Whether more masking is to be had, and how."""
     sentences = []
-    for form, anatomy in analysed(measured).items():
+    for form, anatomy in _told(measured).items():
         if anatomy.bounds:
             sentences.append(f"{form}: {_masking_words(min(anatomy.bounds, key=_shown_share))}")
     return "; ".join(sentences) + "." if sentences else "No masking bound could be computed for this size."
@@ -152,7 +154,7 @@ def _masking_words(bound: Bound) -> str:
 def of_layers(measured: Measured) -> str:
     """What the compute stream waits for."""
     sentences = []
-    for form, anatomy in analysed(measured).items():
+    for form, anatomy in _told(measured).items():
         if not anatomy.bubbles:
             continue
         worst = max(anatomy.bubbles, key=lambda bubbles: bubbles.gap_ms)
@@ -170,7 +172,7 @@ def of_layers(measured: Measured) -> str:
 def of_collectives(measured: Measured) -> str:
     """The family that holds most time, and whether its calls run one at a time."""
     sentences = []
-    for form, anatomy in analysed(measured).items():
+    for form, anatomy in _told(measured).items():
         if not anatomy.families:
             sentences.append(f"{form} has no collective in its capture")
             continue
@@ -185,6 +187,14 @@ def of_collectives(measured: Measured) -> str:
             )
         sentences.append(f"{form}: most time is in {top.family} ({top.sum_ms:.1f} ms in {top.calls} calls){how}")
     return "; ".join(sentences) + "." if sentences else f"Not attributed: {why_not_analysed(measured)}."
+
+
+def _told(measured: Measured) -> dict[str, Anatomy]:
+    """The analysed forms that sentences speak of: the anchor's order first, no more than a reader keeps in mind."""
+    found = analysed(measured)
+    order = measured.verdict.value.order_anchor if measured.verdict.value else ()
+    names = dict.fromkeys([form for tied in order for form in tied if form in found] + list(found))
+    return {form: found[form] for form in list(names)[:_TOLD]}
 
 
 def _capital(text: str) -> str:

@@ -34,14 +34,15 @@ def analysed(measured: Measured) -> dict[str, Anatomy]:
 
 
 def why_not_analysed(measured: Measured) -> str:
-    """Why there is no attribution of this contract, form by form."""
-    reasons = []
+    """Why there is no attribution of forms of this contract, forms with the same reason together."""
+    reasons: dict[str, list[str]] = {}
     for form, part in measured.anatomy.items():
         if part.value is None:
-            reasons.append(f"{form}: {part.missing}")
+            reasons.setdefault(part.missing, []).append(form)
         elif not part.value.ranks:
-            reasons.append(f"{form}: {part.value.reason or part.value.status}")
-    return "; ".join(reasons) or "no form of this contract was measured"
+            reasons.setdefault(part.value.reason or part.value.status, []).append(form)
+    told = [f"{', '.join(forms)}: {reason}" for reason, forms in reasons.items()]
+    return "; ".join(told) or "no form of this contract was measured"
 
 
 def step_parts(measured: Measured) -> Drawing:
@@ -132,10 +133,10 @@ def _waterfall(drawing: Drawing, first: tuple[str, RankStep], second: tuple[str,
         level += value
         levels.append(level)
     low, high = min(*levels, stage, 0.0), max(*levels, stage, 0.0)
-    left, right = 330.0, WIDTH - 150
+    left, right = 350.0, WIDTH - 250
     scale = (right - left) / ((high - low) or 1)
     zero = left - low * scale
-    drawing.text(0, y + 14, fitted(f"from {first[0]} to {second[0]}", 320), size=12.5, bold=True)
+    drawing.text(0, y + 14, fitted(f"from {first[0]} to {second[0]}", WIDTH), size=12.5, bold=True)
     y += 24
     bottom = y + 24 * (len(steps) + 1)
     drawing.line(zero, y - 2, zero, bottom, "muted")

@@ -20,6 +20,7 @@ CELL_COLUMNS = (
     "usable",
     "reason",
     "values_s",
+    "note",
 )
 
 
@@ -60,7 +61,9 @@ def cell_rows(report: Report) -> list[dict[str, Any]]:
     """The rows of ``cells.csv``."""
     return [
         {
-            **{name: getattr(cell, name) for name in CELL_COLUMNS},
+            **_cell(cell),
+            "usable": str(cell.usable).lower(),
+            "note": measured.contract.note,
             "values_s": ";".join(f"{value:.9g}" for value in cell.values_s),
         }
         for measured in report.measured

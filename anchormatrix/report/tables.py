@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from anchormatrix.report.answer import other_missing
 from anchormatrix.report.facts import POOLED, SessionRecord
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.sessions import temperatures
@@ -12,6 +14,8 @@ from anchormatrix.report.source import plain
 from anchormatrix.report.step_pictures import analysed
 
 GATES = ("G1", "G2", "G3", "G4", "G5", "G6", "G7")
+_SHORT = 17
+_MINUTE = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d).*")
 _MARKS = {"passed": "✓ passed", "failed": "✗ failed", "unknown": "? unknown"}
 
 
@@ -25,10 +29,18 @@ class Table:
     bad: frozenset[int] = frozenset()
     empty: str = ""
 
+    @property
+    def unbroken(self) -> frozenset[str]:
+        """Columns of short values, which are not broken over lines."""
+        columns = zip(self.columns, zip(*self.rows, strict=True), strict=True) if self.rows else ()
+        return frozenset(name for name, values in columns if max(map(len, values)) <= _SHORT)
+
 
 def cells(report: Report) -> Table:
     """Every cell with its contract, window, repeats, median and dispersion."""
     found = [cell for measured in report.measured for cell in measured.cells.value or ()]
+    notes = {measured.contract.id: measured.contract.note for measured in report.measured}
+    noted = any(notes.values())
     rows = tuple(
         (
             cell.contract,
@@ -39,11 +51,13 @@ def cells(report: Report) -> Table:
             _number(cell.step_s, 4),
             _number(cell.dispersion_pct, 2),
             "yes" if cell.usable else "no" + (f": {cell.reason}" if cell.reason else ""),
+            *((notes.get(cell.contract, ""),) if noted else ()),
         )
         for cell in found
     )
+    columns = ("contract", "form", "tier", "window", "repeats", "median s/step", "dispersion %", "usable")
     return Table(
-        ("contract", "form", "tier", "window", "repeats", "median s/step", "dispersion %", "usable"),
+        (*columns, "note") if noted else columns,
         rows,
         frozenset({"repeats", "median s/step", "dispersion %"}),
         frozenset(i for i, cell in enumerate(found) if not cell.usable),
@@ -64,8 +78,8 @@ def not_measured(report: Report) -> Table:
         for form, reason in measured.verdict.value.did_not_run if measured.verdict.value else ():
             if form not in told:
                 rows.append(_failure(measured, form, "", "did_not_run", reason, ""))
-        for missing in measured.verdict.value.missing if measured.verdict.value else ():
-            rows.append(_failure(measured, missing, "", "missing", "the verdict lacks it", ""))
+        for missing in other_missing(measured.verdict.value) if measured.verdict.value else ():
+            rows.append(_failure(measured, "", "", "missing", missing, ""))
     return Table(
         ("cards", "form", "window", "outcome", "reason", "evidence"),
         tuple(rows),
@@ -259,7 +273,7 @@ def history(report: Report) -> Table:
     current = {measured.contract.id for measured in (*report.measured, *report.rejected)}
     rows = tuple(
         (
-            entry.when,
+            minute(entry.when),
             entry.id,
             f"v{entry.version}",
             _group(entry.cards),
@@ -281,11 +295,11 @@ def sessions(report: Report) -> Table:
             session.form,
             session.window,
             session.status.replace("_", " "),
-            session.started_at,
+            minute(session.started_at),
             _number(session.duration_s, 1),
             "\n".join(session.proof),
             session.ramp,
-            "\n".join(f"{name}: {value}" for name, value in session.log),
+            ", ".join(f"{name} {value}" for name, value in session.log),
             session.capture,
             session.stopped,
         )
@@ -341,7 +355,7 @@ def reruns(report: Report) -> Table:
             change = f"{100 * (rerun.after_s / rerun.before_s - 1):+.2f} %"
         rows.append(
             (
-                rerun.when,
+                minute(rerun.when),
                 rerun.contract,
                 f"{rerun.form} {rerun.tier}",
                 _with_dispersion(rerun.before_s, rerun.before_dispersion_pct),
@@ -366,6 +380,11 @@ def pooled_count(report: Report) -> int:
 
 def _with_dispersion(step_s: float | None, dispersion_pct: float | None) -> str:
     return _number(step_s, 4) + (f" ({dispersion_pct:.2f} %)" if dispersion_pct is not None else "")
+
+
+def minute(when: str) -> str:
+    """A time stamp to the minute; anything else as it is."""
+    return _MINUTE.sub(r"\1 \2", when)
 
 
 def _number(value: float | None, digits: int) -> str:
