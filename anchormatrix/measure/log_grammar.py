@@ -24,6 +24,7 @@ _STAGE_MARK = "[DiffusionPipelineProfiler]"
 _SAMPLING = re.compile(r"sampling params: (?:.*[ ,])?steps=([1-9]\d{0,4})(?=[\s,]|$)", re.ASCII)
 _BAR = re.compile(r"(?<![\d/])(\d{1,6})/(\d{1,6}) \[(?:(\d{1,4}):)?(\d{1,3}):(\d\d)<", re.ASCII)
 _ACCESS = re.compile(r'"POST /v1/\S+ HTTP/[\d.]+" (\d{3})\b', re.ASCII)
+_PROFILE = re.compile(r'"POST /(start|stop)_profile HTTP/[\d.]+" 2\d\d\b', re.ASCII)
 _LOST_MARKS = ("client disconnected", "ClientDisconnect", "before response was sent")
 _GROUP = re.compile(
     r"\b(sp_size|ulysses(?:_degree)?|ring(?:_degree)?|allgather_degree|dp_size|tp_size|tensor_parallel_size"
@@ -53,6 +54,7 @@ class Segment:
     unusable: int = 0
     status: int | None = None
     lost: bool = False
+    profiled: bool = False
 
 
 @dataclass
@@ -66,6 +68,7 @@ class RawLog:
     lines: int = 0
     unusable: int = 0
     stage_lines: int = 0
+    profiling: bool = False
 
 
 def read_log(text: str) -> RawLog:
@@ -96,6 +99,9 @@ def _take(raw: RawLog, line: str) -> None:
         _stage(raw, line)
     elif "sampling params:" in line:
         _sampling(raw, line)
+    elif '"POST /st' in line:
+        match = _PROFILE.search(line)
+        raw.profiling = raw.profiling if match is None else match[1] == "start"
     elif not raw.segments:
         if workers:
             _startup(raw, line)
@@ -129,7 +135,7 @@ def _stage(raw: RawLog, line: str) -> None:
 def _sampling(raw: RawLog, line: str) -> None:
     match = _SAMPLING.search(line)
     if match:
-        raw.segments.append(Segment(int(match[1])))
+        raw.segments.append(Segment(int(match[1]), profiled=raw.profiling))
     else:
         _spoiled(raw)
 

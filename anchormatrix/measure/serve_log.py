@@ -39,7 +39,7 @@ class Request:
 
     ``diffuse_s`` is ``None`` when no rank's timing is whole. ``denominator`` says where ``iterations`` comes from:
     ``bar`` or ``requested``. ``bars`` are the (iteration, elapsed seconds ±1) of the rank that drew a progress bar.
-    ``response`` is ``sent``, ``lost``, ``error`` or ``unknown``.
+    ``response`` is ``sent``, ``lost``, ``error`` or ``unknown``; ``profiled`` means that the profiler was on.
     """
 
     index: int
@@ -54,6 +54,7 @@ class Request:
     bars: tuple[tuple[int, int], ...]
     response: str
     notes: tuple[str, ...] = ()
+    profiled: bool = False
 
     @property
     def step_s(self) -> float | None:
@@ -178,6 +179,7 @@ class _Draft:
             bars=self.bars,
             response=self._response(bool(whole), answered),
             notes=tuple(self._notes({timing.rank for timing in whole})),
+            profiled=self.segment.profiled,
         )
 
     def _stage_s(self, kind: Callable[[str], bool]) -> float | None:

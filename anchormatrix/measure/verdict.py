@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any
 
+from anchormatrix.errors import ConfigError
 from anchormatrix.forms import parse_form
 from anchormatrix.measure.cells import ALL, Cell, SessionResult
 from anchormatrix.settings import VerdictSettings
@@ -157,9 +158,7 @@ class _Judge:
                     gone.append(f"{form}/{tier} in window {', '.join(lacking)}{self._why_lacking(form, lacking)}")
                 elif _only_short(self.cells[form, tier, ALL].reason):
                     gone.append(f"{form}/{tier}: {self.cells[form, tier, ALL].reason}")
-        if self.windows < 2:
-            gone.append("a second window: a single window never decides")
-        if len({parse_form(form).split for form in self.forms}) < 2 and self.size > 1:
+        if len({_split(form) for form in self.forms}) < 2 and self.size > 1:
             gone.append(f"a pair of forms with {self.size} cards and different splits")
         return gone
 
@@ -308,6 +307,14 @@ def _sign(a: Cell, b: Cell, floor: Any) -> int:
     if _apart(a, b) <= floor(a, b):
         return 0
     return -1 if a.step_s < b.step_s else 1
+
+
+def _split(form: str) -> object:
+    """What a form splits over its cards; a label that is no form's name counts as a split of its own."""
+    try:
+        return parse_form(form).split
+    except ConfigError:
+        return form
 
 
 def _only_short(reason: str) -> bool:

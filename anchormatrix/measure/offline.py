@@ -1,0 +1,179 @@
+"""Serving logs without a device: the same requests, cells and verdict from logs that already exist.
+
+A log is named ``NAME_serve.log``; NAME is a form (``tp1-usp4``) or any label, and may end in ``_w2`` for the second
+window. Forms are compared only with forms on as many ranks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anchormatrix.engines.serving import startup_failure
+from anchormatrix.engines.vllm_omni import expected_groups
+from anchormatrix.errors import ConfigError, InputError
+from anchormatrix.forms import Form, parse_form
+from anchormatrix.measure.cells import Cell, SessionResult, build_cells
+from anchormatrix.measure.proof import prove
+from anchormatrix.measure.ramp import first_steady
+from anchormatrix.measure.serve_log import Request, ServeLog, closure_pct, parse_serve_log
+from anchormatrix.measure.verdict import Verdict, judge
+from anchormatrix.settings import Settings
+
+_SUFFIX = "_serve.log"
+_WINDOW = re.compile(r"^(.+)_w(\d{1,3})$", re.ASCII)
+
+
+@dataclass(frozen=True)
+class ReadLog:
+    """One log file: the form or label and window of its name, what it holds, and the session it amounts to."""
+
+    path: Path
+    log: ServeLog
+    first_steady: int | None
+    session: SessionResult
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All logs of a folder with the cells and verdicts that follow, one verdict per number of ranks."""
+
+    logs: tuple[ReadLog, ...]
+    cells: tuple[Cell, ...]
+    verdicts: tuple[Verdict, ...]
+
+    def summary(self) -> dict[str, Any]:
+        """In the shape of the matrix report's summary; a contract is the number of ranks, its cards are not known."""
+        sizes = {verdict.contract: verdict.size for verdict in self.verdicts}
+        return {
+            "contracts": [{"id": name, "size": size, "cards": [], "version": 1} for name, size in sizes.items()],
+            "cells": [
+                {
+                    "contract": cell.contract,
+                    "form": cell.form,
+                    "tier": cell.tier,
+                    "window": cell.window,
+                    "repeats": len(cell.values_s),
+                    "step_s": cell.step_s,
+                    "dispersion_pct": cell.dispersion_pct,
+                    "usable": cell.usable,
+                    "reason": cell.reason,
+                    "values_s": list(cell.values_s),
+                }
+                for cell in self.cells
+            ],
+            "verdicts": [_flat(verdict) for verdict in self.verdicts],
+            "logs": [_log_summary(item) for item in self.logs],
+        }
+
+
+def read_logs(folder: Path, tiers: Mapping[str, int], settings: Settings) -> Reading:
+    """Read every ``*_serve.log`` of a folder. Raises :class:`InputError` when there is none."""
+    paths = sorted(folder.glob(f"*{_SUFFIX}"))
+    if not paths:
+        raise InputError(f"no *{_SUFFIX} here", where=str(folder), expected="one serving log per form")
+    logs = tuple(_read(path, tiers, settings) for path in paths)
+    cells = build_cells(
+        [item.session for item in logs],
+        repeats=settings.matrix.repeats,
+        dispersion_pct=settings.verdict.dispersion_pct,
+    )
+    verdicts = []
+    for contract in dict.fromkeys(item.session.contract for item in logs):
+        sessions = [item.session for item in logs if item.session.contract == contract]
+        verdicts.append(
+            judge(
+                contract,
+                int(contract.rpartition("-")[2]),
+                [cell for cell in cells if cell.contract == contract],
+                sessions,
+                forms=list(dict.fromkeys(session.form for session in sessions)),
+                windows=max(session.window for session in sessions),
+                limits=settings.verdict,
+            )
+        )
+    return Reading(logs, cells, tuple(verdicts))
+
+
+def _read(path: Path, tiers: Mapping[str, int], settings: Settings) -> ReadLog:
+    try:
+        text = path.read_bytes().decode("utf-8", "replace")
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror})", where=str(path)) from None
+    label, window = path.name.removesuffix(_SUFFIX), 1
+    if match := _WINDOW.match(label):
+        label, window = match[1], max(1, int(match[2]))
+    log = parse_serve_log(text)
+    form = _form(label)
+    timed = [request for request in log.requests if request.step_s is not None and not request.profiled]
+    start = first_steady(
+        [request.step_s or 0.0 for request in timed],
+        settings.matrix.warmups.steady_pct,
+        [request.steps for request in timed],
+    )
+    repeats = timed[1 if start is None else start :]
+    status, reason = _status(text, log, form, [r for r in repeats if r.steps in tiers.values()])
+    values = {tier: [r for r in repeats if r.steps == steps] for tier, steps in tiers.items()}
+    session = SessionResult(
+        contract=f"ranks-{form.cards if form else max(1, len(log.ranks))}",
+        form=form.name if form else label,
+        window=window,
+        status=status,
+        reason=reason,
+        steady=start is not None,
+        values_s={tier: tuple(r.step_s for r in found if r.step_s is not None) for tier, found in values.items()},
+        denominators={tier: tuple((r.denominator, r.iterations) for r in found) for tier, found in values.items()},
+    )
+    return ReadLog(path, log, None if start is None else timed[start].index, session)
+
+
+def _status(text: str, log: ServeLog, form: Form | None, repeats: Sequence[Request]) -> tuple[str, str]:
+    if not log.requests:
+        failure = startup_failure(text, exited=True)
+        return "did_not_run", f"{failure.cause}: {failure.line}" if failure else "the log holds no request"
+    if not log.stage_lines:
+        return "unmeasurable", "the server logs no stage times"
+    proof = prove(log, expected_groups(form)) if form else None
+    if proof and not proof.ok:
+        return "void", f"the form did not take effect: {'; '.join(proof.failures)}"
+    if not repeats:
+        return "unmeasurable", "no whole request of either tier after the first"
+    return "measured", ""
+
+
+def _form(label: str) -> Form | None:
+    try:
+        return parse_form(label)
+    except ConfigError:
+        return None
+
+
+def _flat(verdict: Verdict) -> dict[str, Any]:
+    values = verdict.as_dict()
+    for key in ("order_few", "order_anchor"):
+        values[key] = [form for group in values[key] for form in group]
+    return values
+
+
+def _log_summary(item: ReadLog) -> dict[str, Any]:
+    log = item.log
+    return {
+        "file": item.path.name,
+        "form": item.session.form,
+        "window": item.session.window,
+        "status": item.session.status,
+        "reason": item.session.reason,
+        "ranks": len(log.ranks),
+        "groups": {name: list(sizes) for name, sizes in log.groups.items()},
+        "requests": len(log.requests),
+        "first_steady": None if item.first_steady is None else item.first_steady + 1,
+        "lines": log.lines,
+        "unusable_lines": log.unusable_lines,
+        "stage_lines": log.stage_lines,
+        "lost_responses": log.lost_responses,
+        "denominators": log.denominators,
+        "closure_pct": closure_pct(log.requests),
+    }
