@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -134,6 +135,15 @@ class RunPlan:
             f" windows {limits.window_drift_pct:g}%, repeats {self.settings.matrix.repeats}"
         )
 
+    @property
+    def attribution_tolerances(self) -> str:
+        """The tolerances of the capture analyses as one readable word: a change analyses again."""
+        limits = self.settings.attribution
+        return (
+            f"release {limits.release_us:g}us, drain {limits.drain_ratio:g}, unusable {limits.unusable_rows_pct:g}%,"
+            f" keep {self.settings.capture.keep}"
+        )
+
     def _forms(self, contract: Contract) -> tuple[Form, ...]:
         return self.settings.forms_of(contract.size)
 
@@ -175,6 +185,12 @@ def reference_of(form: str, forms: Sequence[str]) -> str:
     """The reference form of a form's pair: the first form of its size, or the second for the first itself."""
     others = [name for name in forms if name != form]
     return others[0] if others else form
+
+
+def put_interpreter_first() -> None:
+    """Let every command of the run find this interpreter, whether its environment was activated or not."""
+    folder = str(Path(sys.executable).parent)
+    os.environ["PATH"] = os.pathsep.join([folder, os.environ.get("PATH", os.defpath)])
 
 
 def hold_results(results: Path) -> None:

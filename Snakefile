@@ -1,0 +1,47 @@
+"""From a cold accelerator host to a decision: which parallel form of a diffusion transformer to run on it."""
+
+from snakemake.utils import min_version
+
+min_version("9.20")
+
+
+include: "rules/common.smk"
+
+
+# The targets people call by name; topology, health and contract are rules of their own.
+rule matrix_report:
+    input:
+        multiext(
+            f"{RESULTS}/matrix_report/",
+            "index.html",
+            "summary.json",
+            "cells.csv",
+            "evidence.md",
+        ),
+
+
+rule verdict:
+    input:
+        of_contracts(f"{RESULTS}/{{contract}}/verdict.json"),
+
+
+rule matrix:
+    input:
+        sessions,
+
+
+rule smoke:
+    input:
+        smokes,
+
+
+include: "rules/host.smk"
+include: "rules/smoke.smk"
+include: "rules/matrix.smk"
+include: "rules/attribution.smk"
+include: "rules/selection.smk"
+include: "rules/report.smk"
+
+
+onstart:
+    lock_results()

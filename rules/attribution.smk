@@ -1,0 +1,23 @@
+"""Where the step's time goes: the analyses of the capture that window 1 of every form made."""
+
+
+rule attribute:
+    input:
+        session=f"{RESULTS}/{{contract}}/{{form}}/w1/session.json",
+        requests=f"{RESULTS}/{{contract}}/{{form}}/w1/requests.csv",
+        config=CONFIG,
+    output:
+        f"{RESULTS}/{{contract}}/{{form}}/attribution.json",
+    log:
+        f"{RESULTS}/logs/attribution-{{contract}}-{{form}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/attribution-{{contract}}-{{form}}.tsv"
+    conda:
+        "../envs/anchormatrix.yaml"
+    params:
+        tolerances=RUN.attribution_tolerances,
+    message:
+        "Attributing the step of {wildcards.form} in {wildcards.contract}"
+    shell:
+        "python scripts/attribute_session.py --config {input.config} --session {input.session} --requests {input.requests}"
+        " --out {output} > {log} 2>&1"

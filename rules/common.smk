@@ -1,0 +1,150 @@
+"""What the rules share: the checked configuration, the plan read from the live host, and the helpers that name paths."""
+
+import sys
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+sys.path.insert(0, workflow.basedir)
+from anchormatrix.errors import AnchorMatrixError
+from anchormatrix.runplan import (
+    RunPlan,
+    hold_results,
+    prepare_run,
+    put_interpreter_first,
+)
+
+RESULTS = "results"
+
+put_interpreter_first()
+
+try:
+    # A thing that a user's file describes (the host, the model, …) replaces the default thing as a whole,
+    # which Snakemake's own merging cannot do: so the files are merged by the library.
+    RUN: RunPlan = prepare_run(
+        workflow.config_settings.configfiles,
+        workflow.config_settings.config,
+        Path(RESULTS),
+    )
+except AnchorMatrixError as error:
+    raise WorkflowError(str(error))
+
+SETTINGS = RUN.settings
+CONFIG = ancient(RUN.config_file)
+LEDGER = f"{RESULTS}/contracts.jsonl"
+SIZES = SETTINGS.matrix.sizes
+WINDOWS = range(1, SETTINGS.matrix.windows + 1)
+
+
+wildcard_constraints:
+    contract=r"c\d+-[0-9a-f]{10}",
+    form=r"tp[a-z0-9+-]+",
+    window=r"\d+",
+
+
+def lock_results():
+    """Hold results/ for this run; the lock is released by the kernel when the run ends in any way."""
+    try:
+        hold_results(Path(RESULTS))
+    except AnchorMatrixError as error:
+        raise WorkflowError(str(error))
+
+
+def contract_of(size):
+    """The contract that a size is measured under: its first candidate whose smoke does not reject the group.
+
+    Only a real run can know how a smoke ends; a dry run assumes that one not made yet will pass.
+    """
+    for planned in RUN.plan.of_size(size):
+        contract = planned.contract.id
+        if not workflow.dryrun:
+            checkpoints.group_smoke.get(contract=contract)
+        if not RUN.smoke_rejects(contract):
+            return contract
+    return None
+
+
+def contracts():
+    """The contracts of all sizes that have a usable group."""
+    return [contract for size in SIZES if (contract := contract_of(size))]
+
+
+def of_contracts(pattern):
+    """An input function: the pattern for every contract that is measured."""
+    return lambda wildcards: [
+        pattern.format(contract=contract) for contract in contracts()
+    ]
+
+
+def of_forms(pattern):
+    """An input function: the pattern for every form of every contract that is measured."""
+    return lambda wildcards: [
+        pattern.format(contract=contract, form=form)
+        for contract in contracts()
+        for form in RUN.forms_of(contract)
+    ]
+
+
+def sessions(wildcards):
+    """All sessions of one contract, or of every contract when none is named."""
+    named = [wildcards.contract] if "contract" in wildcards.keys() else contracts()
+    return [
+        f"{RESULTS}/{contract}/{form}/w{window}/session.json"
+        for contract in named
+        for form in RUN.forms_of(contract)
+        for window in WINDOWS
+    ]
+
+
+def before_session(wildcards):
+    """What must come before a session that has to run: the smoke of its group, and the session just before it.
+
+    Both only order the jobs. A session that has its result depends on neither, so measuring one form again, or a
+    new smoke, measures no other form again.
+    """
+    where = wildcards.contract, wildcards.form, int(wildcards.window)
+    if not RUN.must_run(*where):
+        return []
+    folder = f"{RESULTS}/{wildcards.contract}"
+    previous = RUN.session_before(*where)
+    earlier = (
+        [f"{folder}/{previous[0]}/w{previous[1]}/session.json"] if previous else []
+    )
+    return [ancient(path) for path in [f"{folder}/smoke.json", *earlier]]
+
+
+def smokes(wildcards):
+    """The smoke of every group that a size was tried on."""
+    contracts()
+    return [
+        f"{RESULTS}/{planned.contract.id}/smoke.json"
+        for planned in RUN.plan.contracts
+        if planned.rank == 0
+        or (Path(RESULTS) / planned.contract.id / "smoke.json").exists()
+    ]
+
+
+def attributions(wildcards):
+    """The attribution of every form, where captures are made."""
+    return (
+        of_forms(f"{RESULTS}/{{contract}}/{{form}}/attribution.json")(wildcards)
+        if SETTINGS.capture.enabled
+        else []
+    )
+
+
+def bandwidths(wildcards):
+    """The size sweep of a contract's group, where it is made."""
+    return (
+        [f"{RESULTS}/bandwidth/{wildcards.contract}.json"]
+        if SETTINGS.selection.bandwidth.enabled
+        else []
+    )
+
+
+def before_bandwidth(wildcards):
+    """The smoke comes first, once; a sweep made already does not depend on it."""
+    made = Path(RESULTS) / "bandwidth" / f"{wildcards.contract}.json"
+    return (
+        [] if made.exists() else [ancient(f"{RESULTS}/{wildcards.contract}/smoke.json")]
+    )

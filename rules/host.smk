@@ -1,0 +1,76 @@
+"""The live host: its links, its cards' health, and the contracts that follow from them."""
+
+
+rule topology:
+    input:
+        config=CONFIG,
+    output:
+        f"{RESULTS}/topology.json",
+    log:
+        f"{RESULTS}/logs/topology.log",
+    conda:
+        "../envs/anchormatrix.yaml"
+    params:
+        links=RUN.links_digest,
+    message:
+        "Reading the links between the cards"
+    shell:
+        "python scripts/probe_topology.py --config {input.config} --out {output} > {log} 2>&1"
+
+
+rule health:
+    input:
+        config=CONFIG,
+    output:
+        f"{RESULTS}/health.json",
+    log:
+        f"{RESULTS}/logs/health.log",
+    conda:
+        "../envs/anchormatrix.yaml"
+    params:
+        state=RUN.health_digest,
+    message:
+        "Reading the cards' health, their tenants and the software versions"
+    shell:
+        "python scripts/probe_health.py --config {input.config} --out {output} > {log} 2>&1"
+
+
+rule contract:
+    input:
+        topology=f"{RESULTS}/topology.json",
+        health=f"{RESULTS}/health.json",
+        config=CONFIG,
+    output:
+        f"{RESULTS}/contracts.json",
+    log:
+        f"{RESULTS}/logs/contract.log",
+    conda:
+        "../envs/anchormatrix.yaml"
+    params:
+        contracts=RUN.contract_ids,
+        ledger=LEDGER,
+    message:
+        "Choosing card groups and writing their contracts"
+    shell:
+        "python scripts/resolve_contract.py --config {input.config} --topology {input.topology} --health {input.health}"
+        " --ledger {params.ledger} --expect '{params.contracts}' --out {output} > {log} 2>&1"
+
+
+# The list of contracts changes whenever any card does; a contract itself never does. So a contract's own file is made
+# once, and what is measured below it is not measured again because another size got another group.
+rule contract_record:
+    input:
+        ancient(f"{RESULTS}/contracts.json"),
+    output:
+        f"{RESULTS}/{{contract}}/contract.json",
+    log:
+        f"{RESULTS}/logs/contract-{{contract}}.log",
+    conda:
+        "../envs/anchormatrix.yaml"
+    params:
+        ledger=LEDGER,
+    message:
+        "Recording contract {wildcards.contract}"
+    shell:
+        "python scripts/record_contract.py --contracts {input} --id {wildcards.contract}"
+        " --ledger {params.ledger} --out {output} > {log} 2>&1"

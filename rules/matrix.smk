@@ -1,0 +1,80 @@
+"""The matrix: one session of the serving engine per form and window, then cells and the verdict of a contract."""
+
+# One rule per card count, the first with the highest priority: so the sessions of one contract stay adjacent in time,
+# and a contract that cannot be measured does not stop the next.
+for size in SIZES:
+
+    rule:
+        name:
+            f"window_{size}"
+        input:
+            before_session,
+            contract=f"{RESULTS}/{{contract}}/contract.json",
+            config=CONFIG,
+        output:
+            session=f"{RESULTS}/{{contract}}/{{form}}/w{{window}}/session.json",
+            requests=f"{RESULTS}/{{contract}}/{{form}}/w{{window}}/requests.csv",
+            server=f"{RESULTS}/{{contract}}/{{form}}/w{{window}}/server.log",
+        log:
+            f"{RESULTS}/logs/window-{{contract}}-{{form}}-w{{window}}.log",
+        benchmark:
+            f"{RESULTS}/benchmarks/window-{{contract}}-{{form}}-w{{window}}.tsv"
+        wildcard_constraints:
+            contract=f"c{size}-[0-9a-f]{{10}}",
+        priority: 1000 - SIZES.index(size)
+        conda:
+            "../envs/anchormatrix.yaml"
+        resources:
+            host=1,
+        params:
+            design=RUN.session_design,
+            generation=lambda wildcards: RUN.session_generation(
+                wildcards.contract, wildcards.form, int(wildcards.window)
+            ),
+        message:
+            "Measuring {wildcards.form} in window {wildcards.window} of {wildcards.contract}"
+        shell:
+            "python scripts/measure_window.py --config {input.config} --contract {input.contract} --form {wildcards.form}"
+            " --window {wildcards.window} --generation {params.generation} --out {output.session} > {log} 2>&1"
+
+
+rule cells:
+    input:
+        sessions=sessions,
+        contract=f"{RESULTS}/{{contract}}/contract.json",
+        config=CONFIG,
+    output:
+        f"{RESULTS}/{{contract}}/cells.csv",
+    log:
+        f"{RESULTS}/logs/cells-{{contract}}.log",
+    conda:
+        "../envs/anchormatrix.yaml"
+    params:
+        forms=lambda wildcards: RUN.forms_of(wildcards.contract),
+        limits=RUN.limits,
+    message:
+        "Medians and dispersion of {wildcards.contract}"
+    shell:
+        "python scripts/build_cells.py --config {input.config} --contract {input.contract} --sessions {input.sessions}"
+        " --out {output} > {log} 2>&1"
+
+
+rule contract_verdict:
+    input:
+        cells=f"{RESULTS}/{{contract}}/cells.csv",
+        sessions=sessions,
+        contract=f"{RESULTS}/{{contract}}/contract.json",
+        config=CONFIG,
+    output:
+        f"{RESULTS}/{{contract}}/verdict.json",
+    log:
+        f"{RESULTS}/logs/verdict-{{contract}}.log",
+    conda:
+        "../envs/anchormatrix.yaml"
+    params:
+        limits=RUN.limits,
+    message:
+        "May the few-step ranking of {wildcards.contract} be used?"
+    shell:
+        "python scripts/judge_verdict.py --config {input.config} --contract {input.contract} --cells {input.cells}"
+        " --sessions {input.sessions} --out {output} > {log} 2>&1"

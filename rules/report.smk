@@ -1,0 +1,38 @@
+"""The report, and the targets that people call by name."""
+
+
+rule build_report:
+    input:
+        of_contracts(f"{RESULTS}/{{contract}}/verdict.json"),
+        attributions,
+        contracts=f"{RESULTS}/contracts.json",
+        config=CONFIG,
+    output:
+        page=report(
+            f"{RESULTS}/matrix_report/index.html",
+            caption="../report/matrix_report.rst",
+            category="Decision",
+            labels={"page": "Matrix report"},
+        ),
+        summary=f"{RESULTS}/matrix_report/summary.json",
+        cells=report(
+            f"{RESULTS}/matrix_report/cells.csv",
+            caption="../report/cells.rst",
+            category="Numbers",
+            labels={"table": "Cells"},
+        ),
+        evidence=f"{RESULTS}/matrix_report/evidence.md",
+    log:
+        f"{RESULTS}/logs/report.log",
+    conda:
+        "../envs/anchormatrix.yaml"
+    params:
+        results=lambda wildcards, output: Path(output.page).parent.parent,
+        sizes=SIZES,
+        title=SETTINGS.report.title,
+        limits=RUN.limits,
+    message:
+        "Writing the report"
+    shell:
+        "python scripts/build_report.py --config {input.config} --results {params.results} --out $(dirname {output.page})"
+        " > {log} 2>&1"

@@ -1,0 +1,26 @@
+"""The four-step smoke of a card group: the only step whose outcome decides which jobs come next."""
+
+
+checkpoint group_smoke:
+    input:
+        contract=f"{RESULTS}/{{contract}}/contract.json",
+        config=CONFIG,
+    output:
+        f"{RESULTS}/{{contract}}/smoke.json",
+    log:
+        f"{RESULTS}/logs/smoke-{{contract}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/smoke-{{contract}}.tsv"
+    priority: 2000
+    conda:
+        "../envs/anchormatrix.yaml"
+    resources:
+        host=1,
+    params:
+        state=lambda wildcards: RUN.state_of(wildcards.contract),
+        generation=lambda wildcards: RUN.smoke_generation(wildcards.contract),
+    message:
+        "Four-step smoke of {wildcards.contract}"
+    shell:
+        "python scripts/measure_smoke.py --config {input.config} --contract {input.contract} --state {params.state}"
+        " --generation {params.generation} --out {output} > {log} 2>&1"
