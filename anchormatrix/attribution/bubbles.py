@@ -1,8 +1,8 @@
 """Where the compute stream waits: its gaps, and three tests that only mean something together.
 
 1. *exposed family*: how much of each family's time lies in the gaps;
-2. *release*: a gap in which a collective ran and that ends when some collective ends waited for it. That a collective was
-   running is necessary, not sufficient;
+2. *release*: a gap in which a collective ran and that ends when some collective ends waited for it. That a
+   collective was running is necessary, not sufficient;
 3. *producer and consumer*: how long an attention kernel's own input had been there when it started.
 
 Gap time in which nothing runs anywhere is a true bubble: the most that launch-side work can win.
@@ -21,7 +21,7 @@ from anchormatrix.attribution.findings import Finding
 from anchormatrix.attribution.intervals import EMPTY, Intervals, union, union_of
 from anchormatrix.attribution.layers import Attention, Parts, attention_of, producer_lags, split_forward
 from anchormatrix.attribution.steps import compute_mask
-from anchormatrix.captures.table import Capture, is_collective
+from anchormatrix.captures.table import Capture
 from anchormatrix.errors import InputError
 
 RELEASE_NS = 100_000

@@ -178,7 +178,7 @@ def reconcile(table: pd.DataFrame, *, layers: int | None, steps: int) -> list[Fi
         extra = row["calls"] % executed
         if row["calls"] > executed and extra:
             text = (
-                f"{row['family']} on communicator {row['communicator'] or '(not named)'}: {row['calls']} calls are not a "
+                f"{row['family']} on communicator {row['communicator'] or '(not named)'}: {row['calls']} calls are no "
                 f"multiple of {layers} layers × {steps} steps; {extra} are left over, another collective is mixed in "
                 "(per-layer offload, tensor parallelism, an encoder or decoder): prove it by a run with offload off"
             )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from anchormatrix.attribution.collectives import check_streams, groups_of
-from anchormatrix.attribution.findings import Finding, by_text, rank_list
+from anchormatrix.attribution.findings import rank_list
 from anchormatrix.captures.names import UNRECOGNISED
 from anchormatrix.captures.table import Capture
 from anchormatrix.forms import Form
@@ -15,79 +16,127 @@ from anchormatrix.forms import Form
 _POINT_TO_POINT = frozenset(("sendRecv", "batchSendRecv", "send", "receive"))
 _ALL_TO_ALL = frozenset(("alltoall", "alltoallv", "alltoallvc"))
 _EXPECTED = {
-    "tp": (frozenset(("allReduce", "reduceScatter")), "tensor parallelism sums partial results (allReduce)"),
-    "usp": (_ALL_TO_ALL | {"sendRecv"}, "Ulysses exchanges heads (alltoall)"),
-    "ring": (_POINT_TO_POINT, "a ring passes K and V on (send and receive)"),
-    "ag": (frozenset(("allGather",)), "all-gather-KV gathers K and V (allGather)"),
-    "cfg": (frozenset(("allGather", "allReduce", "broadcast", *_POINT_TO_POINT)), "guidance branches are combined"),
-    "pp": (_POINT_TO_POINT, "pipeline stages hand over (send and receive)"),
+    "tp": (frozenset(("allReduce", "reduceScatter")), "tensor parallelism sums partial results"),
+    "usp": (_ALL_TO_ALL | {"sendRecv"}, "Ulysses exchanges heads"),
+    "ring": (_POINT_TO_POINT, "a ring passes K and V on"),
+    "ag": (frozenset(("allGather",)), "all-gather-KV gathers K and V"),
+    "cfg": (frozenset(("allGather", "allReduce", "broadcast", *_POINT_TO_POINT)), "the guidance branches are combined"),
+    "pp": (_POINT_TO_POINT, "pipeline stages hand over"),
 }
+Calls = Mapping[int, Mapping[str, int]]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One proof: what it is of, whether it holds, and the counts that say so."""
+
+    name: str
+    ok: bool
+    text: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
 class Effect:
-    """``ok``: nothing contradicts the form. ``findings``: what does, and on which ranks."""
+    """All proofs of one capture; ``ok`` when each holds. A capture whose proof fails supports no number."""
 
-    ok: bool
-    findings: tuple[Finding, ...]
+    checks: tuple[Check, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every proof holds."""
+        return all(check.ok for check in self.checks)
+
+    @property
+    def failures(self) -> tuple[Check, ...]:
+        """The proofs that do not hold."""
+        return tuple(check for check in self.checks if not check.ok)
 
 
 def check_effect(
-    capture: Capture, form: Form | None, *, mask_group: str = "alltoall", unmasked_calls: int | None = None
+    capture: Capture, form: Form | None, *, mask_family: str = "alltoall", unmasked_calls: int | None = None
 ) -> Effect:
     """Return whether the capture proves that the form was in effect.
 
     Every degree above 1 must show its kind of collective on every rank; an unequal all-to-all where the equal one is
-    expected is a finding, as is a masking stream with compute on it. With masking, ``unmasked_calls`` (calls of
-    ``mask_group`` per rank in the same form without masking) lets the count prove that chunking is active.
-    Without a form only what is wrong under any form is looked for.
+    expected fails, as does a masking stream with compute on it. With masking, ``unmasked_calls`` (calls of
+    ``mask_family`` per rank of the same form without masking) lets the count prove that chunking is active: they must
+    rise. Without a form only what is wrong under any form is looked for.
     """
-    findings = list(check_streams(capture)) + list(_unrecognised(capture))
+    checks = [*_streams(capture), *_recognised(capture)]
     if form is not None:
-        findings += _world(capture, form)
-        for rank, kernels in capture.per_rank():
-            calls: dict[str, int] = {}
-            for group in groups_of(kernels):
-                calls[group.family] = calls.get(group.family, 0) + len(group.start)
-            findings += _of_rank(rank, form, calls)
-            if form.mask_chunks > 1 and unmasked_calls and calls.get(mask_group, 0) <= unmasked_calls:
-                text = (
-                    f"{calls.get(mask_group, 0)} {mask_group} calls, as many as without masking: chunking is not active"
-                )
-                findings.append(Finding("masking_inactive", text, (rank,)))
-    joined = by_text(findings)
-    return Effect(not joined, tuple(joined))
+        calls = {rank: _calls(kernels) for rank, kernels in capture.per_rank()}
+        checks += [_world(calls, form), *_degrees(calls, form)]
+        if form.mask_chunks > 1 and unmasked_calls:
+            checks.append(_masking(calls, mask_family, unmasked_calls))
+    return Effect(tuple(checks))
 
 
-def _world(capture: Capture, form: Form) -> Iterator[Finding]:
-    seen = len(capture.ranks)
-    if seen != form.cards:
-        text = f"{form.name} runs on {form.cards} ranks, the capture has {seen} ({rank_list(capture.ranks)})"
-        yield Finding("ranks", text)
+def _calls(kernels: Any) -> dict[str, int]:
+    calls: dict[str, int] = {}
+    for group in groups_of(kernels):
+        calls[group.family] = calls.get(group.family, 0) + len(group.start)
+    return calls
 
 
-def _of_rank(rank: int, form: Form, calls: dict[str, int]) -> Iterator[Finding]:
-    for degree, size in form.degrees.items():
-        families, why = _EXPECTED[degree]
-        if size > 1 and not families & calls.keys():
-            if degree == "usp" and "allGather" in calls:
-                text = f"usp{size} but all-gather without any all-to-all: Ulysses is not active"
-                yield Finding("ulysses_inactive", text, (rank,))
-            else:
-                text = f"{degree}{size} but none of its collectives ran: {why}"
-                yield Finding("collective_missing", text, (rank,))
-    uneven = sorted(calls.keys() & {"alltoallv", "alltoallvc"})
-    if form.usp > 1 and uneven:
-        text = (
-            f"{calls[uneven[0]]} {uneven[0]} calls where alltoall is expected: the unequal path is in use; pad each block "
-            "to the global maximum, rounded to 128 rows, to use the equal one"
-        )
-        yield Finding("unequal_alltoall", text, (rank,))
+def _streams(capture: Capture) -> Iterator[Check]:
+    found = check_streams(capture)
+    for finding in found:
+        yield Check("streams", False, f"{rank_list(finding.ranks)}: {finding.text}")
+    if not found:
+        yield Check("streams", True, "no compute kernel beside the compute stream where collectives run")
 
 
-def _unrecognised(capture: Capture) -> Iterator[Finding]:
+def _recognised(capture: Capture) -> Iterator[Check]:
     for rank, kernels in capture.per_rank():
         names = kernels["name"][kernels["family"] == UNRECOGNISED]
         if len(names):
-            text = f"{len(names)} communication rows have no known collective's name, the first is {names.iloc[0]!r}"
-            yield Finding("unrecognised_collective", text, (rank,))
+            text = (
+                f"rank {rank}: {len(names)} communication rows without a known collective's name, as {names.iloc[0]!r}"
+            )
+            yield Check("names", False, text)
+
+
+def _world(calls: Calls, form: Form) -> Check:
+    if len(calls) == form.cards:
+        return Check("ranks", True, f"{form.cards} ranks were captured, as many as the form has")
+    return Check("ranks", False, f"the form runs on {form.cards} ranks, the capture has {rank_list(calls)}")
+
+
+def _degrees(calls: Calls, form: Form) -> Iterator[Check]:
+    for degree, size in form.degrees.items():
+        if size == 1:
+            continue
+        families, why = _EXPECTED[degree]
+        without = [rank for rank, seen in calls.items() if not families & seen.keys()]
+        name = f"{degree}{size}"
+        if not without:
+            seen = sorted({family for one in calls.values() for family in families & one.keys()})
+            yield Check(name, True, f"{' and '.join(seen)} ran on every rank: {why}")
+        elif degree == "usp" and all("allGather" in calls[rank] for rank in without):
+            yield Check(name, False, f"{rank_list(without)}: all-gather without any all-to-all, Ulysses is not active")
+        else:
+            wanted = ", ".join(sorted(families))
+            yield Check(name, False, f"{rank_list(without)}: none of {wanted} ran, although {why}")
+    if form.usp > 1:
+        uneven = {rank: sum(seen.get(name, 0) for name in ("alltoallv", "alltoallvc")) for rank, seen in calls.items()}
+        if any(uneven.values()):
+            text = (
+                f"{max(uneven.values())} alltoallv calls per rank where alltoall is expected, the unequal path is on: "
+                "pad each block to the global maximum, rounded to 128 rows"
+            )
+            yield Check("equal all-to-all", False, text)
+
+
+def _masking(calls: Calls, family: str, unmasked: int) -> Check:
+    fewest = min(seen.get(family, 0) for seen in calls.values())
+    if fewest > unmasked:
+        return Check(
+            "masking", True, f"{fewest} {family} calls per rank, {fewest / unmasked:.3g} times the unmasked form's"
+        )
+    return Check(
+        "masking", False, f"{fewest} {family} calls per rank, {unmasked} without masking: chunking is not active"
+    )

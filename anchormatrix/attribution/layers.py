@@ -1,7 +1,7 @@
 """Which part of a layer a collective serves, and which one carries an attention kernel's own input.
 
-The names of collectives do not say it, so it is counted: each layer makes the same calls in the same order. A count that
-does not divide is refused, never rounded. With chunked masking there are two orders, and only the times can tell them:
+The names of collectives do not say it, so it is counted: each layer makes the same calls in the same order. A count
+that does not divide is refused, never rounded. With chunked masking there are two orders, and only the times tell them:
 
 * ``blocked``: all forward calls of the layer, then all reverse ones;
 * ``pipelined``: the forward calls of chunk g+1 go out before the reverse calls of chunk g.
@@ -124,7 +124,7 @@ def _first_of_each(mask: Bools, pieces: int) -> Int64s:
 
 
 def producer_lags(group: Group, attention: Attention, forward: Bools | None) -> Int64s:
-    """Return attention start − end of the collective that carries its own input, for each attention kernel that has one.
+    """Return attention start − end of the collective that carries its own input, where an attention kernel has one.
 
     With a known split the k-th attention kernel's input is the last of the k-th equal share of the forward calls.
     Without one the calls are shared out evenly, and within each share those that ended before the attention started

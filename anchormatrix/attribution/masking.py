@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -26,8 +27,8 @@ _OTHER_SHARE = 0.05
 class MaskOptions:
     """Inputs of the bound. ``layers`` (None: all figures per step); ``chunks`` requested
     (None: as many as attention kernels per layer); ``local_heads`` limits the
-    chunks to a divisor; ``attention``: part of an attention kernel's name; ``family``: ``alltoall``, ``alltoall:445`` or
-    ``step`` for all communication; ``communicator``; ``arm``: where C was measured."""
+    chunks to a divisor; ``attention``: part of an attention kernel's name; ``family``: ``alltoall``, ``alltoall:445``
+    or ``step`` for all communication; ``communicator``; ``arm``: where C was measured."""
 
     layers: int | None = None
     chunks: int | None = None
@@ -80,8 +81,8 @@ class MaskBound:
 def bound(c_total: float, f_total: float, chunks: int, drain_ratio: float = DRAIN_RATIO) -> float:
     """Return the largest share of C that n chunks can hide behind F, within 0 … 1.
 
-    f ≥ c: 1 − 1/n, only the first chunk is exposed. f < c: 1 − [c + (n−1)(c−f) + drain] ÷ C, fill, what the steady state
-    cannot hide, and the drain of the last chunk (``drain_ratio`` × c); nearly independent of n.
+    f ≥ c: 1 − 1/n, only the first chunk is exposed. f < c: 1 − [c + (n−1)(c−f) + drain] ÷ C: fill, what the steady
+    state cannot hide, and the drain of the last chunk (``drain_ratio`` × c); nearly independent of n.
     """
     if c_total <= 0:
         return 0.0
@@ -104,11 +105,11 @@ def mask_bounds(capture: Capture, steps: pd.DataFrame, step: int, options: MaskO
     Raises :class:`InputError` when the family, its communicator or the attention kernels are not in the step: the
     step's total is never put in their place.
     """
-    table = steps[steps["step"] == step].set_index("rank")
-    return [_rank_bound(rank, kernels, table.loc[rank], options) for rank, kernels in capture.per_rank(step)]
+    rows = {row["rank"]: row for row in steps[steps["step"] == step].to_dict("records")}
+    return [_rank_bound(rank, kernels, rows[rank], options) for rank, kernels in capture.per_rank(step)]
 
 
-def _rank_bound(rank: int, kernels: pd.DataFrame, row: pd.Series, options: MaskOptions) -> MaskBound:
+def _rank_bound(rank: int, kernels: pd.DataFrame, row: Mapping[Hashable, Any], options: MaskOptions) -> MaskBound:
     groups = groups_of(kernels)
     attention = attention_of(kernels, options.attention)
     hide = int((attention.end - attention.start).sum())
@@ -196,6 +197,6 @@ def _warnings(found: MaskBound, groups: list[Group], chosen: Group | None, optio
     others = sum(group.sum_ns for group in groups if group is not chosen)
     if others > _OTHER_SHARE * (others + chosen.sum_ns):
         share = others / (others + chosen.sum_ns)
-        yield f"{share:.0%} of communication is not {chosen.label}, and measured covers all of it (own share hidden beside)"
+        yield f"{share:.0%} of communication is not {chosen.label}, and measured covers all of it"
     if not math.isclose(options.drain_ratio, DRAIN_RATIO) and not 0.25 <= options.drain_ratio <= 1 / 3 + 1e-9:
         yield f"drain ratio {options.drain_ratio:g} lies outside a quarter to a third"

@@ -8,6 +8,7 @@ AI-CPU kernels and other engines run in Free.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,16 +59,16 @@ def decompose_kernels(capture: Capture) -> pd.DataFrame:
     """
     rows = []
     for rank, kernels in capture.per_rank():
-        windows = capture.windows[capture.windows["rank"] == rank].set_index("step")
+        annotated = capture.windows[capture.windows["rank"] == rank]
+        windows = {step: (start, end) for _, step, start, end in annotated.itertuples(index=False)}
         busy_until = np.iinfo(np.int64).min
         steps = [step for step in capture.step_ids if (kernels["step"].to_numpy() == step).any()]
         for step in steps:
             mine = capture.of_rank(rank, step)
             first, last = _span(mine)
             start, end = first, last
-            if step in windows.index:
-                start = max(int(windows.loc[step, "start_ns"]), busy_until)
-                end = max(int(windows.loc[step, "end_ns"]), last)
+            if step in windows:
+                start, end = max(windows[step][0], busy_until), max(windows[step][1], last)
             busy_until = max(busy_until, last)
             rows.append({"rank": rank, "step": step, **_parts(mine, start, end), "preparing_ns": max(0, first - start)})
     return pd.DataFrame(rows, columns=list(STEP_COLUMNS))
@@ -146,7 +147,7 @@ def check_identities(table: pd.DataFrame) -> list[Finding]:
     return found
 
 
-def bubble_is_separate(row: pd.Series) -> bool:
+def bubble_is_separate(row: Mapping[str, int]) -> bool:
     """Whether the profiler counts Bubble beside Free and exposed (and not within them): whichever closes the step."""
     residual = row["stage_ns"] - sum(row[part] for part in PARTS)
     return bool(abs(residual - row["bubble_ns"]) < abs(residual))
@@ -187,6 +188,13 @@ def check_stragglers(table: pd.DataFrame) -> list[Finding]:
     ]
 
 
+def slowest(table: pd.DataFrame) -> dict[str, int]:
+    """Return the row of the slowest rank of one step: longest stage, and of equal ones the most compute, because the
+    ranks that wait for it do so inside their collectives."""
+    row = table.sort_values(["stage_ns", "computing_ns"], ascending=False, kind="stable").iloc[0]
+    return {str(key): int(value) for key, value in row.items() if key != "source"}
+
+
 def spread_pct(values: pd.Series) -> float:
     """Return (max − min) ÷ median across ranks, in percent."""
     median = float(values.median())
@@ -219,14 +227,12 @@ def delta(a: pd.DataFrame, b: pd.DataFrame) -> StageDelta:
     ``a`` and ``b`` are rows of :func:`decompose` of one step. Bubble counts only where it lies beside the other parts
     (some profilers count a receive's wait within exposed communication, where it must not count twice).
     """
-    rows = [table.loc[table["stage_ns"].idxmax()] for table in (a, b)]
-    bubble = [int(row["bubble_ns"]) if bubble_is_separate(row) else 0 for row in rows]
-    change = {key: int(rows[1][key]) - int(rows[0][key]) for key in (*PARTS, "overlapped_ns", "stage_ns")}
+    rows = [slowest(table) for table in (a, b)]
+    bubble = [row["bubble_ns"] if bubble_is_separate(row) else 0 for row in rows]
+    change = {key: rows[1][key] - rows[0][key] for key in (*PARTS, "overlapped_ns", "stage_ns")}
     extra = bubble[1] - bubble[0]
     residual = change["stage_ns"] - sum(change[part] for part in PARTS) - extra
-    return StageDelta(
-        **change, bubble_ns=extra, residual_ns=residual, ranks=(int(rows[0]["rank"]), int(rows[1]["rank"]))
-    )
+    return StageDelta(**change, bubble_ns=extra, residual_ns=residual, ranks=(rows[0]["rank"], rows[1]["rank"]))
 
 
 def step_findings(capture: Capture, table: pd.DataFrame, step: int) -> list[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ import pandas as pd
 
 from anchormatrix.attribution.bubbles import RELEASE_NS, released, stream_of
 from anchormatrix.attribution.collectives import groups_of
-from anchormatrix.attribution.intervals import Intervals, union_of
+from anchormatrix.attribution.intervals import Intervals, union, union_of
 from anchormatrix.attribution.layers import Attention, attention_of
 from anchormatrix.captures.table import is_collective
 
@@ -28,6 +29,20 @@ class LayerTimeline:
     compute: tuple[tuple[int, int, str], ...]
     communication: tuple[tuple[int, int, str, str], ...]
     gaps: tuple[tuple[int, int, str], ...]
+
+    @property
+    def pieces(self) -> Iterator[tuple[int, int, bool, str, str]]:
+        """Iterate over ``(start, end, hidden, family, communicator)``: collectives cut where compute begins or ends."""
+        busy = union(*_columns(self.compute))
+        for start, end, family, communicator in self.communication:
+            whole = union(np.asarray([start]), np.asarray([end]))
+            for part, hidden in ((whole & busy, True), (whole - busy, False)):
+                for first, last in zip(part.start.tolist(), part.end.tolist(), strict=True):
+                    yield first, last, hidden, family, communicator
+
+
+def _columns(rows: Sequence[tuple[int, int, str]]) -> tuple[np.ndarray, np.ndarray]:
+    return np.asarray([row[0] for row in rows], np.int64), np.asarray([row[1] for row in rows], np.int64)
 
 
 def layer_timeline(
@@ -68,10 +83,7 @@ def layer_timeline(
 
 def _layer_span(attention: Attention, layers: int | None, busy: Intervals) -> tuple[int, int]:
     count = len(attention.start)
-    if layers and count >= 2 * layers and count % layers == 0:
-        share = count // layers
-    else:
-        share = 1
+    share = count // layers if layers and count >= layers and count % layers == 0 else 1
     middle = (count // share // 2) * share
     if count >= 2 * share:
         first = min(middle, count - 2 * share)

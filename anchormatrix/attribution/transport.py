@@ -53,7 +53,7 @@ class Leg:
 @dataclass(frozen=True)
 class Audit:
     """What the logs add up to. ``legs`` = equal + unequal + missing, every source and destination of every call and
-    chunk; ``rewritten_blocks`` counts send blocks that changed between launch and end, whether it was noticed or not."""
+    chunk; ``rewritten_blocks`` counts send blocks that changed between launch and end, noticed or not."""
 
     ranks: tuple[int, ...]
     calls: int

@@ -1,7 +1,7 @@
 """Ascend profiler files: ``kernel_details.csv`` and ``step_trace_time.csv`` of one rank, by exact column names.
 
-Headers differ between versions (``Step Id`` or ``Device_id`` first or neither, ``Block Dim`` or ``Block Num``, dozens of
-counters), so columns are found by name and everything not needed is not even converted.
+Headers differ between versions (``Step Id`` or ``Device_id`` first or neither, ``Block Dim`` or ``Block Num``, dozens
+of counters), so columns are found by name and everything not needed is not even converted.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def read_step_trace(path: Path, rank: int) -> pd.DataFrame:
             f"has no column {', '.join(repr(name) for name in missing)}", where=f"{path}:1", todo="is it a step table?"
         )
     rows = [(reader.line_num, row) for row in reader if any(field.strip() for field in row)]
-    values: dict[str, list[int]] = {"rank": [], "step": []} | {column: [] for column in STEP_TABLE.values()}
+    values: dict[str, list[int]] = {column: [] for column in ("rank", "step", *STEP_TABLE.values())}
     for line, row in rows:
         if len(row) != len(names):
             raise InputError(

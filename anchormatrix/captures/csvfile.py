@@ -2,7 +2,7 @@
 
 Real files have rows that break over lines inside an unquoted field. Such rows are left out and counted; a row is never
 pieced together. Arrow's reader does the work at full speed; only when its count of lines does not add up (a stray
-quotation mark swallows lines until the next one, bytes that are no UTF-8) is the file copied once without the bad lines.
+quotation mark swallows lines until the next one, bytes that are no UTF-8) is the file copied once without bad lines.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class UnusableRows:
         if self.total * 100 > limit_pct * rows_read:
             causes = ", ".join(f"{cause}: {count}" for cause, count in self.causes.most_common())
             raise InputError(
-                f"{self.total} of {rows_read} rows are unusable ({causes}); the first is {quoted_line(self.first_text)}",
+                f"{self.total} of {rows_read} rows are unusable ({causes}), first {quoted_line(self.first_text)}",
                 where=f"{where}:{self.first_line}",
                 expected=f"at most {limit_pct:g} %",
                 todo="capture again, or repair the file",
@@ -194,10 +194,9 @@ def _balanced_lines(stream: BinaryIO, fields: int, bad: UnusableRows) -> Iterato
             continue
         pending += islice(source, max(0, _JOIN_LINES - len(pending)))
         whole, used = line, 0
-        for used, (_, more) in enumerate(pending, start=1):
-            whole = whole.rstrip(b"\r\n") + b" " + more
-            if whole.count(b'"') % 2 == 0:
-                break
+        while whole.count(b'"') % 2 and used < len(pending):
+            whole = whole.rstrip(b"\r\n") + b" " + pending[used][1]
+            used += 1
         text = _utf8(whole)
         if whole.count(b'"') % 2 == 0 and _width(text.decode()) == fields:
             del pending[:used]

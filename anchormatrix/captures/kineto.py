@@ -127,7 +127,7 @@ def _usable(events: Sequence[Event], bad: UnusableRows) -> tuple[list[Event], In
 
 
 def _windows(events: Iterable[Event]) -> tuple[Window, ...]:
-    """Return the annotated steps, earliest first. The device's copy of an annotation is left out: it is not the step."""
+    """Return the annotated steps, earliest first. The device's copy of an annotation is not the step."""
     named = [
         (int(match[1]), event)
         for event in events
@@ -268,7 +268,7 @@ def _kernels_of(start: Int64s, dur: Int64s, names: list[str]) -> list[int]:
 
 
 def _gloo_groups(at: Int64s, operators: list[Event], start: Int64s, dur: Int64s) -> list[str]:
-    """Return the process group of each gloo operation: that of the communication record it was started in, or ``""``."""
+    """Return the process group of each gloo operation, that of the record it was started in, or ``""``."""
     records = [
         (int(begin), int(begin + length), str(event["args"]["Process Group Name"]))
         for event, begin, length in zip(operators, start, dur, strict=True)

@@ -27,9 +27,9 @@ _PROFILER_INFO = re.compile(r"profiler_info_(\d{1,5})\.json")
 def load_capture(directory: Path | str, *, limit_pct: float = LIMIT_PCT) -> Capture:
     """Read every rank below ``directory`` (or a single file).
 
-    Ascend output is one directory per rank (its rank from ``profiler_info_<rank>.json``, from ``rank<k>`` in the path, or
-    by order), torch traces are one file per rank. Raises :class:`InputError` when nothing is found, a rank occurs twice,
-    or more than ``limit_pct`` percent of a file's rows are unusable (with the first such line).
+    Ascend output is one directory per rank (its rank from ``profiler_info_<rank>.json``, from ``rank<k>`` in the path,
+    or by order), torch traces are one file per rank. Raises :class:`InputError` when nothing is found, a rank occurs
+    twice, or more than ``limit_pct`` percent of a file's rows are unusable (with the first such line).
     """
     root = Path(directory)
     if not root.exists():
@@ -140,7 +140,7 @@ def _step_table(tables: list[pd.DataFrame]) -> pd.DataFrame:
     steps = pd.concat(tables, ignore_index=True).sort_values(["rank", "step"], kind="stable", ignore_index=True)
     again = steps.duplicated(["rank", "step"])
     if again.any():
-        rank, step = (int(steps.loc[again.idxmax(), key]) for key in ("rank", "step"))
+        rank, step = steps[again][["rank", "step"]].iloc[0].tolist()
         raise InputError(
             f"step {step} of rank {rank} occurs twice", where="step_trace_time.csv", expected="one capture"
         )
@@ -194,14 +194,14 @@ def _by_start(table: pa.Table) -> pa.Table:
     return table.take(pa.array(np.argsort(start, kind="stable")))
 
 
-def _categorical(chunks: list[pa.Array], categories: Iterable[str] | None) -> pd.Categorical:
+def _categorical(chunks: list[pa.Array], categories: Iterable[str] | None) -> "pd.Categorical[str]":
     if not chunks:
         return pd.Categorical([], categories=list(categories or [""]))
     whole = pa.chunked_array(chunks).unify_dictionaries()
     labels = whole.chunk(0).dictionary.to_pylist()
     codes = np.concatenate([chunk.indices.to_numpy() for chunk in whole.chunks])
     if categories is None:
-        return pd.Categorical.from_codes(codes, categories=labels)
+        return pd.Categorical.from_codes(codes, categories=pd.Index(labels))
     wanted = list(categories)
     position = np.asarray([wanted.index(label) for label in labels] or [OUTSIDE])
-    return pd.Categorical.from_codes(position[codes], categories=wanted)
+    return pd.Categorical.from_codes(position[codes], categories=pd.Index(wanted))

@@ -23,9 +23,9 @@ class Capture:
 
     ``kernels``: ``KERNEL_COLUMNS``, ordered by rank and start; ``family`` is empty for a kernel that is no collective,
     ``step`` is ``OUTSIDE`` for a kernel that belongs to no step, times are integer nanoseconds of the rank's own clock
-    (clocks of two ranks are never compared). ``steps``: ``STEP_COLUMNS`` as the profiler wrote them, or None. ``windows``:
-    ``rank, step, start_ns, end_ns`` of annotated steps (empty where the files have none). ``rows_read`` counts usable and
-    unusable rows; ``rows_unusable`` says why, by cause.
+    (clocks of two ranks are never compared). ``steps``: ``STEP_COLUMNS`` as the profiler wrote them, or None.
+    ``windows``: ``rank, step, start_ns, end_ns`` of annotated steps (empty where the files have none). ``rows_read``
+    counts usable and unusable rows; ``rows_unusable`` says why, by cause.
     """
 
     kernels: pd.DataFrame
@@ -78,7 +78,7 @@ def is_collective(kernels: pd.DataFrame) -> np.ndarray:
 def is_core(kernels: pd.DataFrame, *cores: str) -> np.ndarray:
     """Return a mask of the rows whose core class is one of ``cores``."""
     categories = kernels["core"].cat.categories
-    wanted = [categories.get_loc(core) for core in cores if core in categories]
+    wanted = [number for number, core in enumerate(categories) if core in cores]
     return np.isin(kernels["core"].cat.codes.to_numpy(), wanted)
 
 

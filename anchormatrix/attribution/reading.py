@@ -1,0 +1,90 @@
+"""One sentence per analysis that follows from its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from anchormatrix.attribution.bubbles import RankBubbles
+from anchormatrix.attribution.collectives import SERIAL
+from anchormatrix.attribution.masking import MaskBound
+
+
+def readings(
+    worst: Mapping[str, int],
+    exposed_share: float | None,
+    groups: pd.DataFrame,
+    bounds: Sequence[MaskBound],
+    found: Sequence[RankBubbles],
+) -> list[dict[str, str]]:
+    """Return ``{"about", "text"}`` for the step, the collectives, the bound and the bubbles of the slowest rank."""
+    rank = worst["rank"]
+    sentences = {"steps": _step(worst, exposed_share), "collectives": _collectives(groups[groups["rank"] == rank])}
+    for bound in bounds:
+        if bound.rank == rank:
+            sentences["masking"] = _bound(bound)
+    for one in found:
+        if one.rank == rank:
+            sentences["bubbles"] = _bubbles(one)
+    return [{"about": about, "text": text} for about, text in sentences.items() if text]
+
+
+def _step(worst: Mapping[str, int], share: float | None) -> str:
+    stage = worst["stage_ns"] or 1
+    parts = {
+        "computes": worst["computing_ns"],
+        "waits for communication": worst["exposed_ns"],
+        "idles": worst["free_ns"],
+    }
+    listed = ", ".join(f"{verb} {value / stage:.1%}" for verb, value in parts.items())
+    text = f"The slowest rank, {worst['rank']}, {listed} of its captured step of {worst['stage_ns'] / 1e6:.1f} ms"
+    if share is not None:
+        text += f"; exposed communication is {share:.1%} of the step measured without the profiler"
+    return text + "."
+
+
+def _collectives(groups: pd.DataFrame) -> str:
+    if groups.empty:
+        return "No collective ran."
+    rows = groups.to_dict("records")
+    largest: Mapping[Hashable, Any] = max(rows, key=lambda row: row["sum_ns"])
+    total = sum(row["sum_ns"] for row in rows) or 1
+    how = (
+        "one at a time, so it is transfer time and only a smaller payload shortens it"
+        if largest["union_over_sum"] >= SERIAL
+        else "partly at the same time, so its sum is occupancy and not exposure"
+    )
+    group = (
+        f"{largest['family']} on communicator {largest['communicator']}"
+        if largest["communicator"]
+        else largest["family"]
+    )
+    return f"{group} is {largest['sum_ns'] / total:.0%} of all collective time in {largest['calls']} calls, {how}."
+
+
+def _bound(bound: MaskBound) -> str:
+    hidden = f"{bound.measured:.0%} of communication is hidden"
+    if bound.achievement is None:
+        return f"{hidden}; {bound.family} is not chunked, so there is no bound to hold it against."
+    reach = f"{hidden}, {bound.achievement:.0%} of what {bound.chunks} chunks allow ({bound.bound:.0%})"
+    if bound.achievement > 1:
+        return f"{reach}: above the bound, so its inputs are wrong."
+    if bound.c_over_f is not None and bound.c_over_f > 1:
+        return f"{reach}; c/f is {bound.c_over_f:.2f}, so more chunks do not help and only a smaller payload does."
+    return f"{reach}; attention is long enough to hide a chunk (c/f {bound.c_over_f or 0:.2f})."
+
+
+def _bubbles(found: RankBubbles) -> str:
+    if not found.gap_ns:
+        return "The compute stream never waits."
+    released, empty = found.gap_released_ns / found.gap_ns, found.gap_empty_ns / found.span_ns
+    text = (
+        f"The compute stream waits {found.gap_ns / 1e6:.2f} ms; {released:.0%} of it ended when a collective did, and "
+        f"{empty:.1%} of the step nothing ran anywhere, the most that launch-side work can win"
+    )
+    if found.groups.empty:
+        return text + "."
+    worst = max(found.groups.to_dict("records"), key=lambda row: row["exposed_ns"])
+    return f"{text}; most exposed is {worst['group']} with {worst['exposed_share']:.0%} of its time in the gaps."

@@ -1,0 +1,223 @@
+"""Every analysis of one form's capture in one pass: what ``attribution.json`` holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from anchormatrix.attribution.bubbles import RELEASE_NS, BubbleOptions, RankBubbles, bubbles, layer_runs
+from anchormatrix.attribution.collectives import collectives, concurrency, groups_of, reconcile
+from anchormatrix.attribution.effect import check_effect
+from anchormatrix.attribution.findings import Finding, by_text
+from anchormatrix.attribution.layers import attention_of
+from anchormatrix.attribution.masking import DRAIN_RATIO, MaskBound, MaskOptions, mask_bounds
+from anchormatrix.attribution.reading import readings
+from anchormatrix.attribution.results import (
+    bound_json,
+    bubbles_json,
+    collectives_json,
+    step_row,
+    steps_json,
+    timeline_json,
+)
+from anchormatrix.attribution.steps import check_agreement, choose_step, decompose, slowest, step_findings, whole_trace
+from anchormatrix.attribution.timeline import layer_timeline
+from anchormatrix.captures.open import LIMIT_PCT, load_capture
+from anchormatrix.captures.table import Capture
+from anchormatrix.errors import InputError
+from anchormatrix.forms import Form
+
+# The family that masking hides, by the degree that causes it, the first that a form has.
+_MASKED_FAMILY = (("usp", "alltoall"), ("ag", "allGather"), ("ring", "batchSendRecv"), ("tp", "allReduce"))
+
+
+@dataclass(frozen=True)
+class AttributionOptions:
+    """What is known of a capture besides its files.
+
+    ``layers``: of the model; ``chunks``: masking chunks requested (None: the form's, else as seen). ``unprofiled_step_s``:
+    step time measured without the profiler, the denominator of the exposed share; None when the capture hit the ramp.
+    ``unmasked_calls``: calls per rank of the masked family in the same form without masking. The rest: see
+    :class:`BubbleOptions` and :class:`MaskOptions`; by default the collective that the form's first degree causes is
+    split into forward and reverse calls, one reverse call per chunk of a layer.
+    """
+
+    form: Form | None = None
+    layers: int | None = None
+    chunks: int | None = None
+    local_heads: int | None = None
+    unprofiled_step_s: float | None = None
+    unmasked_calls: int | None = None
+    collective: str | None = None
+    group_split: int | None = None
+    order: str = "auto"
+    attention: str | None = None
+    release_ns: int = RELEASE_NS
+    drain_ratio: float = DRAIN_RATIO
+
+
+def attribute_directory(
+    directory: Path | str, options: AttributionOptions, *, limit_pct: float = LIMIT_PCT
+) -> dict[str, Any]:
+    """Return every analysis of a capture, or ``{"status": "refused", "reason": …}`` when it cannot be analysed."""
+    try:
+        return attribute(load_capture(directory, limit_pct=limit_pct), options)
+    except InputError as error:
+        return {"status": "refused", "reason": str(error)}
+
+
+def attribute(capture: Capture, options: AttributionOptions) -> dict[str, Any]:
+    """Return every analysis as plain JSON values.
+
+    An analysis that does not apply (no attention kernels, no collectives) says why under ``missing`` and leaves its
+    list empty. Raises :class:`InputError` when not even the step can be decomposed.
+    """
+    table = decompose(capture)
+    choice = choose_step(table)
+    worst = slowest(table[table["step"] == choice.step])
+    missing: dict[str, str] = {}
+    family = _masked_family(capture, choice.step, options)
+    bounds = _bounds(capture, table, choice.step, options, family, missing)
+    found = _bubbles(capture, choice.step, options, family, missing)
+    effect = check_effect(
+        capture, options.form, unmasked_calls=options.unmasked_calls, mask_family=family or "alltoall"
+    )
+    groups = collectives(capture, layers=options.layers)
+    findings = by_text(
+        [
+            *step_findings(capture, table, choice.step),
+            *reconcile(groups, layers=options.layers, steps=max(1, len(capture.step_ids))),
+            *concurrency(groups),
+            *(Finding(f"proof: {check.name}", check.text) for check in effect.failures),
+        ]
+    )
+    share = _exposed_share(worst, options.unprofiled_step_s)
+    return {
+        "status": "analysed",
+        "form": options.form.name if options.form else None,
+        "steps": {
+            **steps_json(table, choice),
+            "unprofiled_step_s": options.unprofiled_step_s,
+            "exposed_share": share,
+            "agreement": check_agreement(capture)[0],
+            "all": [{"step": int(row["step"]), **step_row(row)} for row in table.to_dict("records")],
+            "whole_trace": [step_row(row) for row in whole_trace(capture).to_dict("records")],
+        },
+        "collectives": collectives_json(capture, layers=options.layers),
+        "masking": {"ranks": [bound_json(one) for one in bounds]},
+        "bubbles": {"ranks": [bubbles_json(one) for one in found]},
+        "effect": {"ok": effect.ok, "checks": [check.as_dict() for check in effect.checks]},
+        "timeline": _timeline(capture, choice.step, worst["rank"], options, missing),
+        "findings": [finding.as_dict() for finding in findings],
+        "missing": missing,
+        "reading": readings(worst, share, groups, bounds, found),
+        "family": capture.family,
+        "rows_read": capture.rows_read,
+        "rows_unusable": dict(capture.rows_unusable),
+        "notes": list(capture.notes),
+    }
+
+
+def _exposed_share(worst: dict[str, int], unprofiled_step_s: float | None) -> float | None:
+    """Captured exposed seconds ÷ step time measured without the profiler: a capture inflates the step's wall clock
+    while the seconds of exposed communication stay, so its own stage is no denominator."""
+    return round(worst["exposed_ns"] / 1e9 / unprofiled_step_s, 6) if unprofiled_step_s else None
+
+
+def _masked_family(capture: Capture, step: int, options: AttributionOptions) -> str | None:
+    if options.collective is not None or options.form is None:
+        return options.collective
+    seen = {group.family for _, kernels in capture.per_rank(step) for group in groups_of(kernels)}
+    degrees = options.form.degrees
+    wanted = [family for degree, family in _MASKED_FAMILY if degrees[degree] > 1 and family in seen]
+    return wanted[0] if wanted else None
+
+
+def _bounds(
+    capture: Capture,
+    table: pd.DataFrame,
+    step: int,
+    options: AttributionOptions,
+    family: str | None,
+    missing: dict[str, str],
+) -> list[MaskBound]:
+    chunks = options.chunks or (options.form.mask_chunks if options.form else None)
+    wanted = MaskOptions(
+        layers=options.layers,
+        chunks=chunks,
+        attention=options.attention,
+        drain_ratio=options.drain_ratio,
+        family=family,
+        local_heads=options.local_heads,
+    )
+    try:
+        return mask_bounds(capture, table, step, wanted)
+    except InputError as error:
+        missing["masking"] = str(error)
+        return []
+
+
+def _bubbles(
+    capture: Capture, step: int, options: AttributionOptions, family: str | None, missing: dict[str, str]
+) -> list[RankBubbles]:
+    chunks = options.chunks or (options.form.mask_chunks if options.form else 0)
+    split = options.group_split or _forward_calls(capture, step, options, family, chunks)
+    wanted = BubbleOptions(
+        layers=options.layers,
+        collective=family,
+        group_split=split,
+        attention=options.attention,
+        release_ns=options.release_ns,
+        order=options.order,
+        chunks=chunks,
+    )
+    try:
+        return bubbles(capture, step, wanted)
+    except InputError as error:
+        missing["bubbles"] = str(error)
+        return []
+
+
+def _forward_calls(
+    capture: Capture, step: int, options: AttributionOptions, family: str | None, chunks: int
+) -> int | None:
+    """Return the forward calls per layer run of an all-to-all: all but one per attention kernel, which brings its output
+    back. None where that does not divide, or the family has no reverse part."""
+    if family != "alltoall" or not options.layers:
+        return None
+    splits = set(_splits(capture, step, options, options.layers, chunks))
+    return splits.pop() if len(splits) == 1 else None
+
+
+def _splits(capture: Capture, step: int, options: AttributionOptions, layers: int, chunks: int) -> Iterator[int | None]:
+    for _, kernels in capture.per_rank(step):
+        attention = attention_of(kernels, options.attention)
+        runs = layer_runs(layers, attention, chunks)
+        calls = max((len(g.start) for g in groups_of(kernels) if g.family == "alltoall"), default=0)
+        forward = (calls - len(attention.start)) // runs
+        divides = calls % runs == 0 and len(attention.start) % runs == 0 and forward > 0
+        yield forward if divides else None
+
+
+def _timeline(
+    capture: Capture, step: int, rank: int, options: AttributionOptions, missing: dict[str, str]
+) -> dict[str, Any]:
+    if rank not in capture.ranks:
+        missing["timeline"] = f"rank {rank} has no kernel table"
+        return {}
+    try:
+        found = layer_timeline(
+            rank,
+            capture.of_rank(rank, step),
+            layers=options.layers,
+            attention=options.attention,
+            release_ns=options.release_ns,
+        )
+    except InputError as error:
+        missing["timeline"] = str(error)
+        return {}
+    return timeline_json(found, step, "a middle layer" if options.layers else "a middle stretch of the step")
