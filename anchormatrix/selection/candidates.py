@@ -116,6 +116,8 @@ def _masking(form: Form, model: ModelFigures) -> str | None:
         return None
     if form.usp * form.ag == 1:
         return "communication masking needs a sequence-parallel collective to mask (Ulysses or all-gather-KV)"
+    if form.ring > 1:
+        return "chunked masking is not defined with ring attention, which overlaps its own transfers"
     local = local_heads(form, model)
     if local % form.mask_chunks:
         usable = mask_chunks(form, model, form.mask_chunks)
@@ -124,8 +126,11 @@ def _masking(form: Form, model: ModelFigures) -> str | None:
 
 
 def local_heads(form: Form, model: ModelFigures) -> int:
-    """Heads that one rank attends with: heads ÷ (tp × usp)."""
-    return model.heads // (form.tp * form.usp)
+    """Heads that can be cut into chunks on one rank: heads ÷ (tp × usp), or its KV heads where those are fewer.
+
+    A chunk of query heads needs its own KV heads beside it.
+    """
+    return min(model.heads, max(model.kv_heads, form.tp * form.usp)) // (form.tp * form.usp)
 
 
 def mask_chunks(form: Form, model: ModelFigures, requested: int) -> int:
@@ -166,7 +171,7 @@ def enumerate_forms(
     masked = [
         replace(form, mask_chunks=chunks)
         for form in plain
-        if check(form, model, limits) is None and form.usp * form.ag > 1
+        if check(form, model, limits) is None and form.usp * form.ag > 1 and form.ring == 1
         for chunks in sorted({mask_chunks(form, model, n) for n in limits.mask_chunks} - {1})
     ]
     return judge([*plain, *masked], model, size, limits, refusal=refusal)

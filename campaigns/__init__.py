@@ -1,0 +1,1 @@
+"""Campaigns: the library against many virtual hosts, judged by a truth that the library never sees."""
