@@ -67,7 +67,9 @@ def write_results(
     ``text`` is put wherever text from outside can stand.
     """
     groups = {2: (0, 1), 4: (0, 1, 2, 3), 8: tuple(range(8))}
-    write_json(root / "topology.json", {"cards": list(range(8)), "links": QUADS, "domains": [[0, 1, 2, 3], [4, 5, 6, 7]]})
+    write_json(
+        root / "topology.json", {"cards": list(range(8)), "links": QUADS, "domains": [[0, 1, 2, 3], [4, 5, 6, 7]]}
+    )
     write_json(root / "health.json", _health(text))
     entries, ledger, current = [], [], {}
     for size in sizes:
@@ -131,7 +133,9 @@ def _health(text: str) -> dict[str, Any]:
     return {"cards": cards, "versions": {"driver": "25.2.0", "npu-smi": "26.2" + text}}
 
 
-def _entry(identity: str, size: int, version: int, cards: tuple[int, ...], changed: list[Any], text: str) -> dict[str, Any]:
+def _entry(
+    identity: str, size: int, version: int, cards: tuple[int, ...], changed: list[Any], text: str
+) -> dict[str, Any]:
     return {
         "id": identity,
         "size": size,
@@ -177,7 +181,9 @@ def _write_measurements(
         dead = form in failed
         status, reason = ("did_not_run", "crashed at start: out of memory" + text) if dead else ("measured", "")
         sessions.append(SessionResult(one.id, form, window, status, reason, True, {} if dead else values, {}))
-        write_json(root / one.id / form / f"w{window}" / "session.json", _session(one, form, window, dead, reason, text))
+        write_json(
+            root / one.id / form / f"w{window}" / "session.json", _session(one, form, window, dead, reason, text)
+        )
     matrix, limits = settings().matrix, settings().verdict
     cells = build_cells(sessions, repeats=3, dispersion_pct=limits.dispersion_pct)
     write_csv(root / one.id / "cells.csv", COLUMNS, [cell.row() for cell in cells])
@@ -202,8 +208,8 @@ def _session(one: Contract, form: str, window: int, dead: bool, reason: str, tex
         "reason": reason,
         "evidence": evidence,
         "command": [
-            "vllm", "serve", "Wan-AI/Wan2.2-T2V-A14B-Diffusers" + text, "--omni", "--host", "127.0.0.1", "--port", "40123",
-            "--num-gpus", str(one.size), "--tensor-parallel-size", tp[2:], "--usp", usp[3:],
+            "vllm", "serve", "Wan-AI/Wan2.2-T2V-A14B-Diffusers" + text, "--omni", "--host", "127.0.0.1",
+            "--port", "40123", "--num-gpus", str(one.size), "--tensor-parallel-size", tp[2:], "--usp", usp[3:],
             "--enable-diffusion-pipeline-profiler",
         ],
         "env": {"ASCEND_RT_VISIBLE_DEVICES": ",".join(map(str, one.cards)), "HF_TOKEN": "hf_should_not_show"},
@@ -335,7 +341,7 @@ def attribution(identity: str, form: str, size: int, text: str = "") -> dict[str
         "timeline": {
             "rank": 0,
             "step": 1,
-            "layer": 20,
+            "layer": "a middle layer",
             "duration_ms": layer_ms,
             "lanes": [
                 {"name": name, "segments": [_segment(*mark) for mark in lane]}
@@ -396,7 +402,9 @@ def _decision(current: dict[int, str], text: str) -> dict[str, Any]:
             "tied_with": [],
             "basis": "2 forms at the anchor tier" + text,
             "sentence": "On these cards …",
-            "conditions": ["When exposed communication of tp2 is above 20 ms, tp1 wins, else tp2; measured 36 ms." + text],
+            "conditions": [
+                "When exposed communication of tp2 is above 20 ms, tp1 wins, else tp2; measured 36 ms." + text
+            ],
             "unknowns": ["whether a larger message would help; the size sweep would tell" + text],
             "reversal": ["when exposed communication of the tp2 form falls below 20 ms per step" + text],
             "confidence": "high",

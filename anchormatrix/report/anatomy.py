@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import median
 
-from anchormatrix.report.source import Fields, sentence
+from anchormatrix.report.source import Fields, plain, sentence
 
 COLUMNS = ("computing", "exposed", "free", "bubble")
 
@@ -100,20 +100,21 @@ class Anatomy:
     bounds: tuple[Bound, ...]
     bubbles: tuple[Bubbles, ...]
     checks: tuple[tuple[str, bool, str], ...]
+    findings: tuple[str, ...]
+    missing: tuple[tuple[str, str], ...]
     layer: Layer | None
 
     @property
     def slowest(self) -> RankStep | None:
-        """The rank that the others wait for: most computing, because waiting shows as exposed communication."""
+        """The rank that figures show: longest stage, and of equal ones the most computing.
+
+        The ranks that wait for it do so inside their collectives, so the most computing marks the one waited for.
+        """
         return max(self.ranks, key=lambda rank: (rank.stage, rank.computing), default=None)
 
-    @property
-    def typical(self) -> RankStep | None:
-        """The median rank by stage: what figures that compare forms show."""
-        if not self.ranks:
-            return None
-        middle = median(rank.stage for rank in self.ranks)
-        return min(self.ranks, key=lambda rank: (abs(rank.stage - middle), rank.rank))
+    def why_not(self, analysis: str) -> str:
+        """Why one of the analyses was not made."""
+        return dict(self.missing).get(analysis, "")
 
     @property
     def spread_pct(self) -> float | None:
@@ -148,6 +149,8 @@ def anatomy_from(fields: Fields) -> Anatomy:
             (check.text("name", "check"), check.flag("ok"), check.text("text", ""))
             for check in effect.children("checks")
         ),
+        findings=(*fields.texts("findings"), *fields.texts("notes")),
+        missing=tuple((name, plain(reason)) for name, reason in fields.child("missing").values.items()),
         layer=_layer(timeline) if "lanes" in timeline else None,
     )
 

@@ -164,7 +164,7 @@ def _changes(report: Report, measured: Measured, verdict: Verdict, choice: Choic
             f"r beyond ±{report.drift_limit_pct:g} % would withdraw the few-step ranking; "
             f"the nearest is {form} with r = {ratio:.3f}"
         )
-    if choice is None and verdict.winner and verdict.margin_pct is not None:
+    if choice is None and verdict.winner and verdict.runner_up and verdict.margin_pct is not None:
         found.append(
             f"a change of more than {verdict.margin_pct:.1f} % between {verdict.winner} and {verdict.runner_up}"
         )

@@ -115,7 +115,7 @@ class Report:
     @property
     def retired(self) -> tuple[LedgerEntry, ...]:
         """Ledger entries that are not current any more."""
-        current = {facts.id for facts in self.contracts.value.current} if self.contracts.value else set()
+        current = {measured.contract.id for measured in (*self.measured, *self.rejected)}
         return tuple(entry for entry in self.ledger if entry.id not in current)
 
     @property

@@ -90,7 +90,7 @@ def of_step_parts(measured: Measured) -> str:
         return f"Not attributed: {why_not_analysed(measured)}."
     sentences = []
     for form, anatomy in _told(measured).items():
-        rank = anatomy.typical
+        rank = anatomy.slowest
         if rank is None or not rank.stage:
             continue
         share = (
@@ -112,7 +112,7 @@ def of_differences(measured: Measured) -> str:
     found = analysed(measured)
     sentences = []
     for first, second in pairs(measured)[: _TOLD - 1]:
-        a, b = found[first].typical, found[second].typical
+        a, b = found[first].slowest, found[second].slowest
         if a is None or b is None:
             continue
         parts, stage, residual = delta(a, b)
@@ -125,11 +125,12 @@ def of_differences(measured: Measured) -> str:
 
 
 def of_masking(measured: Measured) -> str:
-    """Whether more masking is to be had, and how."""
-    sentences = []
+    """Whether more masking is to be had, and how; forms of which the same is to be said together."""
+    told: dict[str, list[str]] = {}
     for form, anatomy in _told(measured).items():
         if anatomy.bounds:
-            sentences.append(f"{form}: {_masking_words(min(anatomy.bounds, key=_shown_share))}")
+            told.setdefault(_masking_words(min(anatomy.bounds, key=_shown_share)), []).append(form)
+    sentences = [f"{listed(forms)}: {words}" for words, forms in told.items()]
     return "; ".join(sentences) + "." if sentences else "No masking bound could be computed for this size."
 
 
@@ -138,17 +139,22 @@ def _shown_share(bound: Bound) -> tuple[float, int]:
 
 
 def _masking_words(bound: Bound) -> str:
+    hides = bound.f_ms >= bound.c_ms
     if bound.chunks <= 1:
-        return "one chunk, so masking is off and the bound is zero"
-    limit = "compute can hide it all, more chunks would raise the bound"
-    if bound.f_ms < bound.c_ms:
-        limit = "compute is too short to hide it (f < c), so only a smaller payload helps"
-    reached = (
-        f"{100 * bound.achievement:.0f} % of the bound is reached" if bound.achievement is not None else "bound unknown"
-    )
-    if bound.achievement is not None and bound.achievement > 1:
-        return f"{reached}: above 100 % the inputs are wrong"
-    return f"{reached}; {limit}"
+        could = (
+            "compute is long enough to hide up to 1 − 1/n of it with n chunks"
+            if hides
+            else "compute is too short for it"
+        )
+        return f"one chunk, so masking is off and nothing can be hidden; {could}"
+    if bound.achievement is None or bound.bound is None:
+        return "the bound is unknown"
+    reached = f"{100 * bound.achievement:.0f} % of the bound is reached"
+    if bound.achievement > 1:
+        return f"{reached}, and above 100 % the inputs are wrong"
+    if hides:
+        return f"{reached}; compute is long enough (f ≥ c), so more chunks would raise the bound"
+    return f"{reached}; compute is too short to hide it (f < c), so only a smaller payload helps"
 
 
 def of_layers(measured: Measured) -> str:

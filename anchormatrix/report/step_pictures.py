@@ -45,21 +45,28 @@ def why_not_analysed(measured: Measured) -> str:
     return "; ".join(told) or "no form of this contract was measured"
 
 
+def _why_not(measured: Measured, analysis: str, otherwise: str) -> str:
+    reasons = [f"{form}: {why}" for form, anatomy in analysed(measured).items() if (why := anatomy.why_not(analysis))]
+    return "; ".join(reasons) or otherwise
+
+
 def step_parts(measured: Measured) -> Drawing:
-    """Each form's captured step on its median rank, as one stacked bar; hidden communication above it."""
-    title = f"{measured.contract.size} cards · the captured step by cause, median rank"
+    """Each form's captured step on its slowest rank, as one stacked bar; hidden communication above it."""
+    title = f"{measured.contract.size} cards · the captured step by cause, slowest rank"
     found = analysed(measured)
     if not found:
         return note(title, why_not_analysed(measured))
     drawing = Drawing(title)
     drawing.text(0, 15, title, bold=True, size=13.5)
     legend = [("block", _PARTS[part], PART_WORDS[part], False) for part in COLUMNS if _present(found, part)]
-    drawing.legend(38, [*legend, ("block", "hidden", "communication behind compute", False)])
-    longest = max(anatomy.typical.stage for anatomy in found.values() if anatomy.typical)
+    if any(anatomy.slowest.overlapped > 0 for anatomy in found.values() if anatomy.slowest):
+        legend.append(("block", "hidden", "communication behind compute", False))
+    drawing.legend(38, legend)
+    longest = max(anatomy.slowest.stage for anatomy in found.values() if anatomy.slowest)
     scale = (WIDTH - _PLOT - 90) / (longest or 1)
     y = 58.0
     for form, anatomy in found.items():
-        rank = anatomy.typical
+        rank = anatomy.slowest
         if rank is not None:
             _stacked(drawing, form, rank, scale, y)
             y += 46
@@ -72,11 +79,11 @@ def step_parts(measured: Measured) -> Drawing:
 
 
 def _present(found: dict[str, Anatomy], part: str) -> bool:
-    return any(getattr(anatomy.typical, part, 0) > 0 for anatomy in found.values())
+    return any(getattr(anatomy.slowest, part, 0) > 0 for anatomy in found.values())
 
 
 def _stacked(drawing: Drawing, form: str, rank: RankStep, scale: float, y: float) -> None:
-    drawing.text(0, y + 22, fitted(form, _PLOT - 8))
+    drawing.text(0, y + 25.5, fitted(form, _PLOT - 8))
     x = _PLOT
     for part in COLUMNS:
         value = getattr(rank, part)
@@ -102,7 +109,7 @@ def pairs(measured: Measured) -> list[tuple[str, str]]:
 
 def differences(measured: Measured) -> Drawing:
     """What makes the second form of each pair slower or faster: the parts of ΔStage as a waterfall."""
-    title = f"{measured.contract.size} cards · what differs between the forms, captured step, median rank"
+    title = f"{measured.contract.size} cards · what differs between the forms, captured step, slowest rank"
     found = analysed(measured)
     if len(found) < 2:
         reason = "a difference needs two analysed forms of this size; "
@@ -111,7 +118,7 @@ def differences(measured: Measured) -> Drawing:
     drawing.text(0, 15, title, bold=True, size=13.5)
     y = 32.0
     for first, second in pairs(measured):
-        a, b = found[first].typical, found[second].typical
+        a, b = found[first].slowest, found[second].slowest
         if a is not None and b is not None:
             y = _waterfall(drawing, (first, a), (second, b), y)
     drawing.height = y
@@ -163,7 +170,7 @@ def masking(measured: Measured) -> Drawing:
     title = f"{measured.contract.size} cards · masked share of communication: measured against the bound"
     found = {form: anatomy.bounds for form, anatomy in analysed(measured).items() if anatomy.bounds}
     if not found:
-        return note(title, "no capture of this contract has a masking bound")
+        return note(title, _why_not(measured, "masking", "no capture of this contract has a masking bound"))
     drawing = Drawing(title)
     drawing.text(0, 15, title, bold=True, size=13.5)
     drawing.legend(
@@ -197,7 +204,7 @@ def layers(measured: Measured) -> Drawing:
     title = f"{measured.contract.size} cards · one layer in time"
     found = {form: a.layer for form, a in analysed(measured).items() if a.layer and a.layer.duration_ms > 0}
     if not found:
-        return note(title, "no capture of this contract gave a layer's timeline")
+        return note(title, _why_not(measured, "timeline", "no capture of this contract gave a layer's timeline"))
     drawing = Drawing(title)
     drawing.text(0, 15, title, bold=True, size=13.5)
     used = {segment.kind for layer in found.values() for _, lane in layer.lanes for segment in lane}
@@ -218,7 +225,7 @@ def layers(measured: Measured) -> Drawing:
 
 
 def _lanes(drawing: Drawing, form: str, layer: Layer, scale: float, y: float) -> float:
-    name = f"{form} · rank {layer.rank}" + (f", layer {layer.layer}" if layer.layer else "")
+    name = f"{form} · rank {layer.rank}" + (f", {layer.layer}" if layer.layer else "")
     drawing.text(0, y + 13, fitted(name, WIDTH), bold=True)
     y += 20
     for lane, segments in layer.lanes:

@@ -185,6 +185,8 @@ def proofs(measured: Measured) -> Table:
             if not ok:
                 bad.add(len(rows))
             rows.append((form, name, "holds" if ok else "fails", text))
+        rows.extend((form, "finding", "", text) for text in anatomy.findings)
+        rows.extend((form, name, "not analysed", reason) for name, reason in anatomy.missing)
         for bound in anatomy.bounds[:1]:
             rows.extend((form, "masking", "warning", warning) for warning in bound.warnings)
     return Table(
@@ -270,14 +272,15 @@ def _shared(report: Report) -> list[tuple[str, str]]:
 
 def history(report: Report) -> Table:
     """Every contract version ever entered, newest first; current ones say so."""
-    current = {measured.contract.id for measured in (*report.measured, *report.rejected)}
+    states = {measured.contract.id: "current" for measured in report.measured}
+    states |= {measured.contract.id: "rejected by its smoke" for measured in report.rejected}
     rows = tuple(
         (
             minute(entry.when),
             entry.id,
             f"v{entry.version}",
             _group(entry.cards),
-            "current" if entry.id in current else "retired",
+            states.get(entry.id, "retired"),
             "\n".join(entry.changed) or "first version",
             entry.why,
         )
@@ -299,19 +302,18 @@ def sessions(report: Report) -> Table:
             _number(session.duration_s, 1),
             "\n".join(session.proof),
             session.ramp,
-            ", ".join(f"{name} {value}" for name, value in session.log),
             session.capture,
             session.stopped,
         )
         for _, session in found
     )
     bad = frozenset(i for i, (_, session) in enumerate(found) if session.status != "measured")
-    columns = ("form", "window", "status", "started", "s", "proof", "ramp", "log", "capture", "stopped")
+    columns = ("form", "window", "status", "started", "s", "proof", "ramp", "capture", "stopped")
     return Table(columns, rows, frozenset({"s"}), bad, "No session was run under a current contract.")
 
 
 def circumstances(report: Report) -> Table:
-    """Temperatures and load round every session."""
+    """Temperatures, load and the state of the log round every session."""
     rows = [
         (
             session.form,
@@ -320,11 +322,12 @@ def circumstances(report: Report) -> Table:
             _range(temperatures(session.after)),
             session.load or "not stated",
             str(session.tries) if session.tries else "1",
+            ", ".join(f"{name} {value}" for name, value in session.log),
         )
         for measured in report.measured
         for session in measured.sessions
     ]
-    columns = ("form", "window", "°C before", "°C after", "host load", "tries")
+    columns = ("form", "window", "°C before", "°C after", "host load", "tries", "log")
     return Table(columns, tuple(rows), frozenset(columns[2:4]), empty="No session recorded its circumstances.")
 
 
