@@ -9,8 +9,12 @@ include: "rules/common.smk"
 
 
 # The targets people call by name; topology, health and contract are rules of their own.
+# The report asks for the evidence it rests on, too: a result that was deleted is measured again.
 rule matrix_report:
     input:
+        sessions,
+        attributions,
+        of_contracts(f"{RESULTS}/{{contract}}/verdict.json"),
         multiext(
             f"{RESULTS}/matrix_report/",
             "index.html",

@@ -1,0 +1,70 @@
+"""The attribution of one measured session: its capture, set against the step time measured without the profiler."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from anchormatrix.attribution.summary import AttributionOptions, attribute_directory
+from anchormatrix.forms import parse_form
+from anchormatrix.settings import Settings
+
+
+def attribute_session(
+    session: Mapping[str, Any], requests: Iterable[Mapping[str, str]], settings: Settings
+) -> dict[str, Any]:
+    """Return every analysis of a session's capture, or why there is none.
+
+    ``session`` is ``session.json``, ``requests`` the rows of ``requests.csv``. A capture on the ramp gives seconds and
+    no share: its step is not the one that was measured. A session that is no measurement has no attribution either:
+    a form that did not take effect must not be explained as if it had.
+    """
+    head = {key: session[key] for key in ("contract", "form", "window")}
+    capture = session.get("capture") or {"status": "off", "reason": "nothing was captured"}
+    if session["status"] != "measured":
+        return {**head, "status": "refused", "reason": f"the session is {session['status']}: {session['reason']}"}
+    if capture["status"] not in ("captured", "on_ramp"):
+        reason = capture.get("reason") or capture.get("why")
+        return {**head, "status": "refused", "reason": f"the capture is {capture['status']}: {reason}"}
+    options = AttributionOptions(
+        form=parse_form(session["form"]),
+        layers=settings.model.layers,
+        unprofiled_step_s=None if capture["status"] == "on_ramp" else _few_step_s(requests),
+        release_ns=round(settings.attribution.release_us * 1000),
+        drain_ratio=settings.attribution.drain_ratio,
+    )
+    found = attribute_directory(capture["directory"], options, limit_pct=settings.attribution.unusable_rows_pct)
+    return {**head, **found, "capture": dict(capture)}
+
+
+def keep_capture(directory: Path, keep: str, *, compress: bool) -> None:
+    """Keep, pack or drop the profiler's files once they are analysed, as ``capture.keep`` says.
+
+    Files are packed one by one beside the original, which goes only when its packed copy is whole.
+    """
+    if keep == "none":
+        shutil.rmtree(directory, ignore_errors=True)
+        return
+    if not compress:
+        return
+    for path in sorted(directory.rglob("*")):
+        if path.is_file() and path.suffix in (".csv", ".json") and path.name != "capture.json":
+            packed = path.with_name(path.name + ".gz")
+            part = path.with_name(f".{path.name}.part")
+            with path.open("rb") as source, gzip.open(part, "wb", compresslevel=3) as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+            os.replace(part, packed)
+            path.unlink()
+
+
+def _few_step_s(requests: Iterable[Mapping[str, str]]) -> float | None:
+    """Median step time of the measured few-step requests, the kind of request that the capture was made in."""
+    steps = [
+        float(row["step_s"]) for row in requests if row["role"] == "measured" and row["tier"] == "few" and row["step_s"]
+    ]
+    return median(steps) if steps else None
