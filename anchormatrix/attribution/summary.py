@@ -39,8 +39,9 @@ _MASKED_FAMILY = (("usp", "alltoall"), ("ag", "allGather"), ("ring", "batchSendR
 class AttributionOptions:
     """What is known of a capture besides its files.
 
-    ``layers``: of the model; ``chunks``: masking chunks requested (None: the form's, else as seen). ``unprofiled_step_s``:
-    step time measured without the profiler, the denominator of the exposed share; None when the capture hit the ramp.
+    ``layers``: of the model; ``chunks``: masking chunks requested (None: the form's, else as seen).
+    ``unprofiled_step_s``: step time measured without the profiler, the denominator of the exposed share; None when the
+    capture hit the ramp.
     ``unmasked_calls``: calls per rank of the masked family in the same form without masking. The rest: see
     :class:`BubbleOptions` and :class:`MaskOptions`; by default the collective that the form's first degree causes is
     split into forward and reverse calls, one reverse call per chunk of a layer.
@@ -84,7 +85,11 @@ def attribute(capture: Capture, options: AttributionOptions) -> dict[str, Any]:
     bounds = _bounds(capture, table, choice.step, options, family, missing)
     found = _bubbles(capture, choice.step, options, family, missing)
     effect = check_effect(
-        capture, options.form, unmasked_calls=options.unmasked_calls, mask_family=family or "alltoall"
+        capture,
+        options.form,
+        layers=options.layers,
+        unmasked_calls=options.unmasked_calls,
+        mask_family=family or "alltoall",
     )
     groups = collectives(capture, layers=options.layers)
     findings = by_text(
@@ -185,8 +190,8 @@ def _bubbles(
 def _forward_calls(
     capture: Capture, step: int, options: AttributionOptions, family: str | None, chunks: int
 ) -> int | None:
-    """Return the forward calls per layer run of an all-to-all: all but one per attention kernel, which brings its output
-    back. None where that does not divide, or the family has no reverse part."""
+    """Return the forward calls per layer run of an all-to-all: all but one per attention kernel, which brings its
+    output back. None where that does not divide, or the family has no reverse part."""
     if family != "alltoall" or not options.layers:
         return None
     splits = set(_splits(capture, step, options, options.layers, chunks))

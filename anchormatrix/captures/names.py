@@ -29,8 +29,8 @@ _OPERATION = (
     "all_?gather|all_?reduce|all_?to_?allvc|all_?to_?allv|all_?to_?all|reduce_?scatter|broadcast"
     "|batch_?send_?recv|send_?recv|send|receive|recv|reduce|scatter|gather|barrier"
 )
-# hcom_allReduce__503_96_4 · hcom_allGather_AicpuKernel_527_0_1 · hcom_broadcast__445_0 · HcclAllGather: the communicator
-# follows one or two underscores: both are common, and a name that is not recognised would vanish from its family.
+# hcom_allReduce__503_96_4 · hcom_allGather_AicpuKernel_527_0_1 · hcom_broadcast__445_0 · HcclAllGather: the
+# communicator follows one or two underscores; a name that is not recognised would vanish from its family.
 _NUMBERS = r"(?:_+(?P<communicator>[0-9A-Za-z]+))?(?:_+[0-9]+)*_*$"
 ASCEND_COLLECTIVE = rf"^(?i:hcom|hccl)_?(?P<family>(?i:{_OPERATION}))(?:_?(?i:aicpukernel))?{_NUMBERS}"
 # allgatherAicpuKernel: the AI-CPU kernel of a collective, without prefix and without communicator.

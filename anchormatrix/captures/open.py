@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -194,7 +195,8 @@ def _by_start(table: pa.Table) -> pa.Table:
     return table.take(pa.array(np.argsort(start, kind="stable")))
 
 
-def _categorical(chunks: list[pa.Array], categories: Iterable[str] | None) -> "pd.Categorical[str]":
+def _categorical(chunks: list[pa.Array], categories: Iterable[str] | None) -> Any:
+    """Return chunks of dictionary arrays as one :class:`pandas.Categorical`."""
     if not chunks:
         return pd.Categorical([], categories=list(categories or [""]))
     whole = pa.chunked_array(chunks).unify_dictionaries()

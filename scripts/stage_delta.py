@@ -1,0 +1,57 @@
+"""Where the difference between two captures' steps lies: Stage, Computing, exposed communication, Free, Bubble.
+
+Subtracts column by column (slowest rank of the median step of either) and checks that the parts add up to the
+difference of the stages. Read exposed and Free first, then Computing: extra Computing belongs to the form and cannot be masked.
+Exit code: 0, 1 with a finding (the parts do not close, a table breaks its identities), 2 when it cannot be analysed.
+
+python scripts/stage_delta.py --profile-dir tp1-usp4/capture --profile-dir tp2-usp2/capture
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from _attribution import add_json, add_limit, finish, show
+from _cli import run
+
+from anchormatrix.attribution.findings import Finding
+from anchormatrix.attribution.results import delta_json, steps_json
+from anchormatrix.attribution.steps import choose_step, decompose, delta, step_findings
+from anchormatrix.captures.open import load_capture
+from anchormatrix.errors import InputError
+
+
+def main() -> int:
+    """Parse, subtract, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--profile-dir", type=Path, action="append", required=True, metavar="D", help="give it twice: A, then B"
+    )
+    add_limit(parser)
+    add_json(parser)
+    args = parser.parse_args()
+    if len(args.profile_dir) != 2:
+        raise InputError(f"{len(args.profile_dir)} captures given", where="--profile-dir", expected="two: A, then B")
+    chosen, steps, findings = [], [], []
+    for name, directory in zip("AB", args.profile_dir, strict=True):
+        capture = load_capture(directory, limit_pct=args.unusable_pct)
+        table = decompose(capture)
+        choice = choose_step(table)
+        chosen.append(table[table["step"] == choice.step])
+        steps.append({"profile_dir": str(directory), **steps_json(table, choice)})
+        findings += [
+            Finding(one.kind, f"{name}: {one.text}", one.ranks) for one in step_findings(capture, table, choice.step)
+        ]
+        show(f"{name} = {directory}: {choice.why}, slowest rank {steps[-1]['slowest_rank']}", steps[-1]["ranks"])
+    found = delta(*chosen)
+    values = delta_json(found)
+    show("Δ = B − A, slowest ranks", [{key: value for key, value in values.items() if key != "ranks"}])
+    if not found.closes:
+        text = f"ΔStage and the sum of its parts differ by {found.residual_ns / 1e6:+.3f} ms"
+        findings.append(Finding("closure", text))
+    return finish({"a": steps[0], "b": steps[1], "delta": values}, findings, args.json)
+
+
+if __name__ == "__main__":
+    run(main)
