@@ -16,20 +16,20 @@ from anchormatrix.engines.dummy_run.models import ModelSpec
 _VOCABULARY = 257  # bytes and padding
 
 
-def build_transformer(spec: ModelSpec, seed: int, device: torch.device, dtype: torch.dtype) -> nn.Module:
+def build_transformer(spec: ModelSpec, seed: int, device: torch.device) -> nn.Module:
     """Return the denoiser, whole, in inference mode."""
-    return _seeded(getattr(diffusers, spec.transformer_class), spec.transformer, seed, device, dtype)
+    return _seeded(getattr(diffusers, spec.transformer_class), spec.transformer, seed, device)
 
 
-def build_vae(spec: ModelSpec, seed: int, device: torch.device, dtype: torch.dtype) -> nn.Module:
+def build_vae(spec: ModelSpec, seed: int, device: torch.device) -> nn.Module:
     """Return the VAE; only its decoder is used."""
-    return _seeded(getattr(diffusers, spec.vae_class), spec.vae, seed, device, dtype)
+    return _seeded(getattr(diffusers, spec.vae_class), spec.vae, seed, device)
 
 
-def build_text_encoder(spec: ModelSpec, seed: int, device: torch.device, dtype: torch.dtype) -> TextEncoder:
+def build_text_encoder(spec: ModelSpec, seed: int, device: torch.device) -> TextEncoder:
     """Return a small transformer over the prompt's bytes."""
     arguments = {"tokens": spec.text_tokens, "dim": spec.text_dim, "layers": spec.text_layers}
-    encoder = _seeded(TextEncoder, arguments, seed, device, dtype)
+    encoder = _seeded(TextEncoder, arguments, seed, device)
     assert isinstance(encoder, TextEncoder)
     return encoder
 
@@ -62,10 +62,7 @@ class TextEncoder(nn.Module):
         return encoded
 
 
-def _seeded(make: Any, arguments: Any, seed: int, device: torch.device, dtype: torch.dtype) -> nn.Module:
+def _seeded(make: Any, arguments: Any, seed: int, device: torch.device) -> nn.Module:
     torch.manual_seed(seed)
     module: nn.Module = make(**arguments)
-    module = module.to(device)
-    if dtype != torch.float32:
-        module = module.to(dtype)
-    return module.eval().requires_grad_(False)
+    return module.to(device).eval().requires_grad_(False)

@@ -60,6 +60,12 @@ class Pipeline:
         self.capture = capture
         self.cfg_group = cfg_group
 
+    def to(self, dtype: torch.dtype) -> None:
+        """Bring all parts to one precision."""
+        if dtype != torch.float32:
+            for part in (self.denoiser.transformer, self.encoder, self.vae):
+                part.to(dtype)
+
     @torch.inference_mode()
     def run(self, request: Request, progress: Callable[[int], Any]) -> Output:
         """Run one request; ``progress`` is called with the total once, then after each step with 0.
