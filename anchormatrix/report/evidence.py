@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from anchormatrix.report import readings, tables
+from anchormatrix.report import analysis_tables, contract_tables, readings, tables
 from anchormatrix.report.answer import SizeAnswer, opening
 from anchormatrix.report.html import command_line
 from anchormatrix.report.model import Measured, Report
@@ -45,10 +45,10 @@ def evidence(report: Report, answers: Sequence[SizeAnswer]) -> str:
         *(_gates(measured) for measured in report.measured),
         *_conditions(report),
         "## Contracts",
-        _table(tables.own_facts(report)),
-        _table(tables.shared_facts(report)),
+        _table(contract_tables.own_facts(report)),
+        _table(contract_tables.shared_facts(report)),
         "### History",
-        _table(tables.history(report)),
+        _table(contract_tables.history(report)),
         "## Sessions",
         _table(tables.sessions(report)),
         _table(tables.circumstances(report)),
@@ -94,7 +94,9 @@ def _anatomy(measured: Measured) -> str:
         readings.of_collectives(measured),
     )
     listed = "\n".join(f"- {_md(text)}" for text in sentences)
-    return "\n\n".join((head, listed, _table(tables.collectives(measured)), _table(tables.proofs(measured))))
+    return "\n\n".join(
+        (head, listed, _table(analysis_tables.collectives(measured)), _table(analysis_tables.proofs(measured)))
+    )
 
 
 def _gates(measured: Measured) -> str:
@@ -104,7 +106,9 @@ def _gates(measured: Measured) -> str:
         return f"{head}\n\nGates are missing: {_md(measured.gates.missing)}."
     extra = [f"- unexplained: {_md(text)}" for text in gates.unexplained]
     extra += [f"- projection: {_md(text)}" for text in gates.projections]
-    return "\n\n".join(part for part in (head, _table(tables.gate_details(measured)), "\n".join(extra)) if part)
+    return "\n\n".join(
+        part for part in (head, _table(analysis_tables.gate_details(measured)), "\n".join(extra)) if part
+    )
 
 
 def _conditions(report: Report) -> list[str]:
@@ -113,7 +117,7 @@ def _conditions(report: Report) -> list[str]:
         return ["## Conditions", f"Conditions are missing: {_md(report.choices.missing)}."]
     listed = [f"- scaling: {_md(text)}" for text in choices.scaling]
     listed += [f"- not measured: {_md(text)}" for text in choices.skipped]
-    return ["## When to verify again", _table(tables.triggers(report)), "\n".join(listed)]
+    return ["## When to verify again", _table(analysis_tables.triggers(report)), "\n".join(listed)]
 
 
 def _reruns(report: Report) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from anchormatrix.report import readings, tables
+from anchormatrix.report import analysis_tables, contract_tables, readings, tables
 from anchormatrix.report.answer import SizeAnswer, opening
 from anchormatrix.report.facts import SessionRecord
 from anchormatrix.report.figures import Figure
@@ -74,14 +74,14 @@ def _tables(report: Report) -> dict[str, tables.Table]:
         "rejected_groups": tables.rejected_groups(report),
         "not_measured": tables.not_measured(report),
         "smokes": tables.smokes(report),
-        "own_facts": tables.own_facts(report),
-        "shared_facts": tables.shared_facts(report),
-        "history": tables.history(report),
+        "own_facts": contract_tables.own_facts(report),
+        "shared_facts": contract_tables.shared_facts(report),
+        "history": contract_tables.history(report),
         "cells": tables.cells(report),
         "sessions": tables.sessions(report),
         "circumstances": tables.circumstances(report),
         "versions": tables.versions(report),
-        "triggers": tables.triggers(report),
+        "triggers": analysis_tables.triggers(report),
         "reruns": tables.reruns(report),
         "problems": tables.problems(report),
     }
@@ -92,16 +92,16 @@ def _attribution(measured: Measured, index: int, figures: Mapping[str, Figure]) 
     return {
         "forms": list(found),
         "pictures": [figures[name].parts[index] for name in _OF_THE_STEP],
-        "collectives": tables.collectives(measured),
+        "collectives": analysis_tables.collectives(measured),
         "collectives_reading": readings.of_collectives(measured),
-        "proofs": tables.proofs(measured),
+        "proofs": analysis_tables.proofs(measured),
         "not_analysed": why_not_analysed(measured) if len(found) < len(measured.anatomy) or not found else "",
     }
 
 
 def _gates(measured: Measured) -> dict[str, tables.Table]:
     return {
-        "matrix": tables.gate_matrix(measured),
-        "details": tables.gate_details(measured),
-        "bandwidth": tables.bandwidth(measured),
+        "matrix": analysis_tables.gate_matrix(measured),
+        "details": analysis_tables.gate_details(measured),
+        "bandwidth": analysis_tables.bandwidth(measured),
     }

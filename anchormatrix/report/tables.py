@@ -11,12 +11,9 @@ from anchormatrix.report.facts import POOLED, SessionRecord
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.sessions import temperatures
 from anchormatrix.report.source import plain
-from anchormatrix.report.step_pictures import analysed
 
-GATES = ("G1", "G2", "G3", "G4", "G5", "G6", "G7")
 _SHORT = 17
 _MINUTE = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d).*")
-_MARKS = {"passed": "✓ passed", "failed": "✗ failed", "unknown": "? unknown"}
 
 
 @dataclass(frozen=True)
@@ -48,8 +45,8 @@ def cells(report: Report) -> Table:
             cell.tier,
             cell.window,
             str(cell.repeats),
-            _number(cell.step_s, 4),
-            _number(cell.dispersion_pct, 2),
+            number(cell.step_s, 4),
+            number(cell.dispersion_pct, 2),
             "yes" if cell.usable else "no" + (f": {cell.reason}" if cell.reason else ""),
             *((notes.get(cell.contract, ""),) if noted else ()),
         )
@@ -101,13 +98,13 @@ def smokes(report: Report) -> Table:
         if smoke is None or smoke.status == "rejected":
             bad.add(len(rows))
         if smoke is None:
-            rows.append((contract.id, _group(contract.cards), "missing", "", "", measured.smoke.missing))
+            rows.append((contract.id, group(contract.cards), "missing", "", "", measured.smoke.missing))
             continue
         findings = "\n".join(f"{kind.replace('_', ' ')}: {text}" for kind, text in smoke.findings) or "nothing found"
         expected = (
-            f"{_number(smoke.expected_s, 3)} ({smoke.expected_source})" if smoke.expected_s else smoke.expected_source
+            f"{number(smoke.expected_s, 3)} ({smoke.expected_source})" if smoke.expected_s else smoke.expected_source
         )
-        rows.append((contract.id, _group(contract.cards), smoke.status, _number(smoke.step_s, 3), expected, findings))
+        rows.append((contract.id, group(contract.cards), smoke.status, number(smoke.step_s, 3), expected, findings))
     columns = ("contract", "cards", "smoke", "s/step", "expected s/step", "findings")
     return Table(columns, tuple(rows), frozenset({"s/step"}), frozenset(bad), "No smoke was run.")
 
@@ -121,7 +118,7 @@ def cards(report: Report) -> Table:
             card.name,
             card.health,
             f"{card.used_mb:.0f} / {card.total_mb:.0f}",
-            _number(card.temperature_c, 0),
+            number(card.temperature_c, 0),
             "\n".join(card.foreign) or "none",
         )
         for card in found
@@ -134,160 +131,8 @@ def cards(report: Report) -> Table:
 def rejected_groups(report: Report) -> Table:
     """Groups that were not used, each with its reason."""
     found = report.contracts.value.rejected if report.contracts.value else ()
-    rows = tuple((str(len(group.cards)), _group(group.cards), group.reason) for group in found)
+    rows = tuple((str(len(refusal.cards)), group(refusal.cards), refusal.reason) for refusal in found)
     return Table(("size", "cards", "why not"), rows, empty="No other group was considered.")
-
-
-def collectives(measured: Measured) -> Table:
-    """Collectives by family and communicator: calls and times of the rank with the longest sum, over how many ranks."""
-    rows = []
-    for form, anatomy in analysed(measured).items():
-        keys = dict.fromkeys((family.family, family.communicator) for family in anatomy.families)
-        for key in keys:
-            ranks = [family for family in anatomy.families if (family.family, family.communicator) == key]
-            top = max(ranks, key=lambda family: family.sum_ms)
-            spread = f"{min(family.sum_ms for family in ranks):.2f} … {top.sum_ms:.2f}"
-            rows.append(
-                (
-                    form,
-                    key[0],
-                    key[1],
-                    str(len(ranks)),
-                    str(top.calls),
-                    _number(top.calls_per_layer, 2),
-                    spread,
-                    _number(top.median_ms, 3),
-                    _number(top.union_over_sum, 3),
-                )
-            )
-    columns = (
-        "form",
-        "family",
-        "communicator",
-        "ranks",
-        "calls",
-        "per layer",
-        "sum ms, ranks",
-        "median ms",
-        "union ÷ sum",
-    )
-    return Table(columns, tuple(rows), frozenset(columns[3:]), empty="No collective in any capture of this size.")
-
-
-def proofs(measured: Measured) -> Table:
-    """What the captures prove of each form's effect, and how they were taken."""
-    rows, bad = [], set()
-    for form, anatomy in analysed(measured).items():
-        rows.append(
-            (form, "capture", anatomy.captured or "not stated", _rows_words(anatomy.rows_read, anatomy.rows_unusable))
-        )
-        for name, ok, text in anatomy.checks:
-            if not ok:
-                bad.add(len(rows))
-            rows.append((form, name, "holds" if ok else "fails", text))
-        rows.extend((form, "finding", "", text) for text in anatomy.findings)
-        rows.extend((form, name, "not analysed", reason) for name, reason in anatomy.missing)
-        for bound in anatomy.bounds[:1]:
-            rows.extend((form, "masking", "warning", warning) for warning in bound.warnings)
-    return Table(
-        ("form", "check", "result", "what was seen"), tuple(rows), bad=frozenset(bad), empty="Nothing to prove."
-    )
-
-
-def _rows_words(read: int, unusable: int) -> str:
-    return f"{read:,} kernel rows read, {unusable:,} unusable".replace(",", "\u2009") if read else ""
-
-
-def gate_matrix(measured: Measured) -> Table:
-    """Gates × forms as marks."""
-    found = measured.gates.value.gates if measured.gates.value else ()
-    forms = list(dict.fromkeys(gate.form for gate in found))
-    status = {(gate.form, gate.gate): _MARKS.get(gate.status, gate.status) for gate in found}
-    names = {gate.gate: gate.name for gate in found}
-    columns = ("form", *(f"{gate} {names.get(gate, '')}".strip() for gate in GATES))
-    rows = tuple((form, *(status.get((form, gate), "not evaluated") for gate in GATES)) for form in forms)
-    return Table(columns, rows, empty=measured.gates.missing or "No gate was evaluated.")
-
-
-def gate_details(measured: Measured) -> Table:
-    """Every gate with its number in words and its source."""
-    found = measured.gates.value.gates if measured.gates.value else ()
-    rows = tuple((gate.form, gate.gate, _MARKS.get(gate.status, gate.status), gate.text, gate.source) for gate in found)
-    bad = frozenset(i for i, gate in enumerate(found) if gate.status == "failed")
-    return Table(("form", "gate", "status", "evidence", "source"), rows, bad=bad, empty=measured.gates.missing)
-
-
-def bandwidth(measured: Measured) -> Table:
-    """The size sweep of a group."""
-    rows = tuple(
-        (
-            row.collective.replace("_", "-"),
-            row.link_class,
-            f"{row.size_bytes / 1e6:g}",
-            str(row.concurrency),
-            f"{row.time_us:.1f}",
-            f"{row.gb_s:.2f}",
-        )
-        for row in measured.bandwidth.value or ()
-    )
-    columns = ("collective", "links", "MB", "concurrency", "µs", "GB/s")
-    return Table(columns, rows, frozenset(columns[2:]), empty=measured.bandwidth.missing or "The sweep holds no point.")
-
-
-def shared_facts(report: Report) -> Table:
-    """Facts that all current contracts have in common."""
-    return Table(("fact", "value"), tuple(_shared(report)), empty="There is no current contract.")
-
-
-def own_facts(report: Report) -> Table:
-    """One row per current contract: its group, and the facts that differ between contracts."""
-    common = {name for name, _ in _shared(report)}
-    others = dict.fromkeys(
-        name for measured in report.measured for name, _ in measured.contract.facts if name not in common
-    )
-    rows = []
-    for measured in report.measured:
-        contract, facts = measured.contract, dict(measured.contract.facts)
-        domains = "one domain" if contract.one_domain else "crosses domains"
-        group = (
-            contract.id,
-            str(contract.version),
-            _group(contract.cards),
-            contract.link_class,
-            domains,
-            contract.reason,
-        )
-        rows.append((*group, *(facts.get(name, "") for name in others)))
-    columns = ("contract", "version", "cards", "links", "domains", "why this group", *others)
-    return Table(columns, tuple(rows), empty=report.contracts.missing or "There is no current contract.")
-
-
-def _shared(report: Report) -> list[tuple[str, str]]:
-    sets = [set(measured.contract.facts) for measured in report.measured]
-    if not sets:
-        return []
-    common = set.intersection(*sets)
-    return [fact for fact in report.measured[0].contract.facts if fact in common]
-
-
-def history(report: Report) -> Table:
-    """Every contract version ever entered, newest first; current ones say so."""
-    states = {measured.contract.id: "current" for measured in report.measured}
-    states |= {measured.contract.id: "rejected by its smoke" for measured in report.rejected}
-    rows = tuple(
-        (
-            minute(entry.when),
-            entry.id,
-            f"v{entry.version}",
-            _group(entry.cards),
-            states.get(entry.id, "retired"),
-            "\n".join(entry.changed) or "first version",
-            entry.why,
-        )
-        for entry in reversed(report.ledger)
-    )
-    columns = ("when", "contract", "version", "cards", "state", "what changed", "why")
-    return Table(columns, rows, empty="The ledger of contracts is empty or missing.")
 
 
 def sessions(report: Report) -> Table:
@@ -299,7 +144,7 @@ def sessions(report: Report) -> Table:
             session.window,
             session.status.replace("_", " "),
             minute(session.started_at),
-            _number(session.duration_s, 1),
+            number(session.duration_s, 1),
             "\n".join(session.proof),
             session.ramp,
             session.capture,
@@ -341,14 +186,6 @@ def versions(report: Report) -> Table:
     return Table(("what", "version"), report.versions, empty="No version was read from the host.")
 
 
-def triggers(report: Report) -> Table:
-    """Reasons to verify again at higher steps, those that hold first."""
-    found = sorted(report.choices.value.triggers, key=lambda trigger: not trigger.fired) if report.choices.value else []
-    rows = tuple((trigger.name, "holds: verify again" if trigger.fired else "no", trigger.text) for trigger in found)
-    bad = frozenset(i for i, trigger in enumerate(found) if trigger.fired)
-    return Table(("trigger", "holds", "what was compared"), rows, bad=bad, empty=report.choices.missing)
-
-
 def reruns(report: Report) -> Table:
     """Cells that were measured again: the old and the new value."""
     rows = []
@@ -382,7 +219,7 @@ def pooled_count(report: Report) -> int:
 
 
 def _with_dispersion(step_s: float | None, dispersion_pct: float | None) -> str:
-    return _number(step_s, 4) + (f" ({dispersion_pct:.2f} %)" if dispersion_pct is not None else "")
+    return number(step_s, 4) + (f" ({dispersion_pct:.2f} %)" if dispersion_pct is not None else "")
 
 
 def minute(when: str) -> str:
@@ -390,7 +227,7 @@ def minute(when: str) -> str:
     return _MINUTE.sub(r"\1 \2", when)
 
 
-def _number(value: float | None, digits: int) -> str:
+def number(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
@@ -398,5 +235,5 @@ def _range(values: Sequence[float]) -> str:
     return f"{min(values):.0f} … {max(values):.0f}" if values else "–"
 
 
-def _group(ids: Iterable[int]) -> str:
+def group(ids: Iterable[int]) -> str:
     return plain(list(ids))

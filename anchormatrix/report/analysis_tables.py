@@ -1,0 +1,114 @@
+"""Tables of what was concluded from the numbers: collectives, proofs, gates, bandwidth, triggers."""
+
+from __future__ import annotations
+
+from anchormatrix.report.model import Measured, Report
+from anchormatrix.report.step_pictures import analysed
+from anchormatrix.report.tables import Table, number
+
+GATES = ("G1", "G2", "G3", "G4", "G5", "G6", "G7")
+_MARKS = {"passed": "✓ passed", "failed": "✗ failed", "unknown": "? unknown"}
+
+
+def collectives(measured: Measured) -> Table:
+    """Collectives by family and communicator: calls and times of the rank with the longest sum, over how many ranks."""
+    rows = []
+    for form, anatomy in analysed(measured).items():
+        keys = dict.fromkeys((family.family, family.communicator) for family in anatomy.families)
+        for key in keys:
+            ranks = [family for family in anatomy.families if (family.family, family.communicator) == key]
+            top = max(ranks, key=lambda family: family.sum_ms)
+            spread = f"{min(family.sum_ms for family in ranks):.2f} … {top.sum_ms:.2f}"
+            rows.append(
+                (
+                    form,
+                    key[0],
+                    key[1],
+                    str(len(ranks)),
+                    str(top.calls),
+                    number(top.calls_per_layer, 2),
+                    spread,
+                    number(top.median_ms, 3),
+                    number(top.union_over_sum, 3),
+                )
+            )
+    columns = (
+        "form",
+        "family",
+        "communicator",
+        "ranks",
+        "calls",
+        "per layer",
+        "sum ms, ranks",
+        "median ms",
+        "union ÷ sum",
+    )
+    return Table(columns, tuple(rows), frozenset(columns[3:]), empty="No collective in any capture of this size.")
+
+
+def proofs(measured: Measured) -> Table:
+    """What the captures prove of each form's effect, and how they were taken."""
+    rows, bad = [], set()
+    for form, anatomy in analysed(measured).items():
+        rows.append(
+            (form, "capture", anatomy.captured or "not stated", _rows_words(anatomy.rows_read, anatomy.rows_unusable))
+        )
+        for name, ok, text in anatomy.checks:
+            if not ok:
+                bad.add(len(rows))
+            rows.append((form, name, "holds" if ok else "fails", text))
+        rows.extend((form, "finding", "", text) for text in anatomy.findings)
+        rows.extend((form, name, "not analysed", reason) for name, reason in anatomy.missing)
+        for bound in anatomy.bounds[:1]:
+            rows.extend((form, "masking", "warning", warning) for warning in bound.warnings)
+    return Table(
+        ("form", "check", "result", "what was seen"), tuple(rows), bad=frozenset(bad), empty="Nothing to prove."
+    )
+
+
+def _rows_words(read: int, unusable: int) -> str:
+    return f"{read:,} kernel rows read, {unusable:,} unusable".replace(",", "\u2009") if read else ""
+
+
+def gate_matrix(measured: Measured) -> Table:
+    """Gates × forms as marks."""
+    found = measured.gates.value.gates if measured.gates.value else ()
+    forms = list(dict.fromkeys(gate.form for gate in found))
+    status = {(gate.form, gate.gate): _MARKS.get(gate.status, gate.status) for gate in found}
+    names = {gate.gate: gate.name for gate in found}
+    columns = ("form", *(f"{gate} {names.get(gate, '')}".strip() for gate in GATES))
+    rows = tuple((form, *(status.get((form, gate), "not evaluated") for gate in GATES)) for form in forms)
+    return Table(columns, rows, empty=measured.gates.missing or "No gate was evaluated.")
+
+
+def gate_details(measured: Measured) -> Table:
+    """Every gate with its number in words and its source."""
+    found = measured.gates.value.gates if measured.gates.value else ()
+    rows = tuple((gate.form, gate.gate, _MARKS.get(gate.status, gate.status), gate.text, gate.source) for gate in found)
+    bad = frozenset(i for i, gate in enumerate(found) if gate.status == "failed")
+    return Table(("form", "gate", "status", "evidence", "source"), rows, bad=bad, empty=measured.gates.missing)
+
+
+def bandwidth(measured: Measured) -> Table:
+    """The size sweep of a group."""
+    rows = tuple(
+        (
+            row.collective.replace("_", "-"),
+            row.link_class,
+            f"{row.size_bytes / 1e6:g}",
+            str(row.concurrency),
+            f"{row.time_us:.1f}",
+            f"{row.gb_s:.2f}",
+        )
+        for row in measured.bandwidth.value or ()
+    )
+    columns = ("collective", "links", "MB", "concurrency", "µs", "GB/s")
+    return Table(columns, rows, frozenset(columns[2:]), empty=measured.bandwidth.missing or "The sweep holds no point.")
+
+
+def triggers(report: Report) -> Table:
+    """Reasons to verify again at higher steps, those that hold first."""
+    found = sorted(report.choices.value.triggers, key=lambda trigger: not trigger.fired) if report.choices.value else []
+    rows = tuple((trigger.name, "holds: verify again" if trigger.fired else "no", trigger.text) for trigger in found)
+    bad = frozenset(i for i, trigger in enumerate(found) if trigger.fired)
+    return Table(("trigger", "holds", "what was compared"), rows, bad=bad, empty=report.choices.missing)
