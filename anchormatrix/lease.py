@@ -1,13 +1,13 @@
 """Exclusive use of cards on a host: taken through the host, and looked at by anybody.
 
 One lock file per card lies in ``host.lease_dir`` on the host. The lock is the kernel's (``flock``): it lives as long as
-anything that was started under it, and ends with it, however it ends. What the holder wrote into the file is for people.
+what was started under it, and ends with it, however it ends. What the holder wrote into the file is for people.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from anchormatrix.hosts.base import Host, Lease
 
@@ -16,14 +16,20 @@ UNKNOWN = "?"
 
 @dataclass(frozen=True)
 class Holding:
-    """One card that is in use. ``origin`` is the machine that asked; ``since`` is that machine's wall clock."""
+    """One card that is in use or suspect.
+
+    ``origin`` is the machine that asked; ``since`` is that machine's wall clock. ``suspect`` tells what happened on
+    the card: a job on it had to be killed and no smoke has passed since.
+    """
 
     card: int
+    held: bool
     user: str = UNKNOWN
     pid: str = UNKNOWN
     origin: str = UNKNOWN
     since: str = UNKNOWN
     what: str = UNKNOWN
+    suspect: str = ""
 
 
 def lease_cards(host: Host, cards: Iterable[int], *, what: str, wait_s: float) -> Lease:
@@ -41,23 +47,28 @@ def holdings(host: Host) -> tuple[Holding, ...]:
 
 def holdings_text(found: Iterable[Holding]) -> str:
     """The holdings as an aligned table with a header, one line per card; a sentence when there are none."""
-    names = [field.name for field in fields(Holding)]
-    rows = [[str(getattr(holding, name)) for name in names] for holding in found]
+    rows = [
+        (
+            str(one.card),
+            *((one.user, one.pid, one.origin, one.since, one.what) if one.held else ("nobody", "", "", "", "")),
+            one.suspect,
+        )
+        for one in found
+    ]
     if not rows:
         return "no card is leased"
-    table = [["from" if name == "origin" else name for name in names], *rows]
-    widths = [max(len(row[i]) for row in table) for i in range(len(names))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
-    )
+    table = [("card", "user", "pid", "from", "since", "what", "suspect"), *rows]
+    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def _holding(values: Mapping[str, object]) -> Holding:
-    said = {
-        name: _printable(values.get("from" if name == "origin" else name, UNKNOWN))
-        for name in ("user", "pid", "origin", "since", "what")
-    }
-    return Holding(card=int(str(values["card"])), **said)
+    keys = {"user": "user", "pid": "pid", "origin": "from", "since": "since", "what": "what"}
+    said = {name: _printable(values.get(key, UNKNOWN)) for name, key in keys.items()}
+    return Holding(
+        card=int(str(values["card"])), held=bool(values["held"]), suspect=_printable(values.get("suspect", "")), **said
+    )
 
 
 def _printable(value: object) -> str:

@@ -24,6 +24,7 @@ _BORDER = re.compile(r"\+[-=+]*\+")
 _IDLE = re.compile(r"No running processes found in NPU\s+(\d{1,4})")
 _USED_OF = re.compile(r"(\d{1,9}|NA|-)\s*/\s*(\d{1,9}|NA|-)")
 _UNREAD = ("NA", "-")
+_NAME = re.compile(r"[A-Za-z0-9][\w .-]*")
 
 
 def tool_version(text: str) -> tuple[tuple[str, str], ...]:
@@ -148,7 +149,7 @@ class _InfoTable:
         npu_text, name = (upper[0], upper[1]) if self._npu_column else _two(upper[0])
         npu = found.number(first, npu_text, "NPU")
         readings = upper[-1].split(maxsplit=2)
-        if not name or len(readings) != 3 or not _USED_OF.fullmatch(readings[2]):
+        if not _NAME.fullmatch(name) or len(readings) != 3 or not _USED_OF.fullmatch(readings[2]):
             raise found.error(first, "is not the first row of a card", "name, health, power, temperature, huge pages")
         health = known_health(upper[-2])
         if not re.fullmatch(r"[A-Za-z][A-Za-z _-]{1,30}", health):
@@ -228,7 +229,10 @@ class _InfoTable:
         memory = self._found.number(line, cells[3], "process memory")
         if self._in_container and cells[4] not in _UNREAD:
             self._found.number(line, cells[4], "process id in container")
-        self._processes.setdefault((npu, chip), []).append(CardProcess(pid, cells[2], memory))
+        there = self._processes.setdefault((npu, chip), [])
+        if pid and pid in {process.pid for process in there}:
+            raise self._found.error(line, f"lists process {pid} a second time:")
+        there.append(CardProcess(pid, cells[2], memory))
 
     def _aligned(self, line: Line) -> list[str] | None:
         """Cells cut at the header's columns, so that a process name may hold a ``|``; ``None`` when not aligned."""

@@ -12,6 +12,7 @@ monotonic clock.
 from __future__ import annotations
 
 import argparse
+import base64
 import contextlib
 import ctypes
 import fcntl
@@ -20,6 +21,7 @@ import os
 import random
 import select
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -29,11 +31,16 @@ from pathlib import Path
 from typing import Any
 
 TOKEN = "ANCHORMATRIX_RUN"
+SUSPECT = "suspect"
+RECORD_SUFFIX = ".stop.json"
 _HOLDER_BYTES = 8192
 _PASSING_LOOK_S = 0.05
 _KILL_WAIT_S = 5.0
 _ORPHAN_WAIT_S = 0.5
 _SUBREAPER, _PARENT_DEATH = 36, 1
+_END_WAIT_S = 2.0
+_READ_LIMIT = 1 << 20
+_PRCTL = ctypes.CDLL(None).prctl
 
 
 # --- locks: one file per card, held by the kernel for whoever has it open -------------------------------------------
@@ -76,13 +83,28 @@ def give_back(files: Sequence[int], clear: bool = True) -> None:
     for file in files:
         if clear:
             with contextlib.suppress(OSError):
-                os.ftruncate(file, 0)
+                _write_holder(file, {key: value for key, value in _read_holder(file).items() if key == SUSPECT})
     for file in files:
         os.close(file)
 
 
+def suspect_since(file: int) -> Any:
+    """What is noted against a locked card: ``None``, or what happened on it."""
+    return _read_holder(file).get(SUSPECT)
+
+
+def mark(files: Sequence[int], note: Any) -> None:
+    """Note against locked cards that a job on them had to be killed; ``None`` takes the note away."""
+    for file in files:
+        said = {key: value for key, value in _read_holder(file).items() if key != SUSPECT}
+        _write_holder(file, {**said, SUSPECT: note} if note else said)
+
+
 def holders(directory: str) -> list[dict[str, Any]]:
-    """Who holds which card now, ascending by card: ``card`` and what the holder wrote about itself."""
+    """What is known of each card, ascending: ``card``, ``held``, what the holder said, and ``suspect`` if noted.
+
+    Cards that are neither held nor suspect are left out.
+    """
     found = []
     for path in Path(directory).glob("card-*.lock"):
         digits = path.name[len("card-") : -len(".lock")]
@@ -90,10 +112,14 @@ def holders(directory: str) -> list[dict[str, Any]]:
             file = os.open(str(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                said = {key: value for key, value in _read_holder(file).items() if key == SUSPECT}
+                held = False
             except BlockingIOError:
-                found.append({**_read_holder(file), "card": int(digits)})
+                said, held = _read_holder(file), True
             finally:
                 os.close(file)
+            if held or said:
+                found.append({**said, "card": int(digits), "held": held})
     return sorted(found, key=lambda holder: int(holder["card"]))
 
 
@@ -120,8 +146,8 @@ def _take_now(directory: str, cards: Sequence[int], holder: dict[str, Any]) -> l
                 give_back(files, clear=False)
                 return None
         for card, file in zip(cards, files):  # noqa: B905  Python 3.8 has no strict
-            os.ftruncate(file, 0)
-            os.pwrite(file, json.dumps({**holder, "card": card}).encode()[:_HOLDER_BYTES], 0)
+            noted = suspect_since(file)
+            _write_holder(file, {**holder, "card": card, **({SUSPECT: noted} if noted else {})})
     except BaseException:
         give_back(files, clear=False)
         raise
@@ -153,6 +179,12 @@ def _is_still(path: str, file: int) -> bool:
         return False
     mine = os.fstat(file)
     return (named.st_dev, named.st_ino) == (mine.st_dev, mine.st_ino) and stat.S_ISREG(mine.st_mode)
+
+
+def _write_holder(file: int, values: dict[str, Any]) -> None:
+    os.ftruncate(file, 0)
+    if values:
+        os.pwrite(file, json.dumps(values).encode(), 0)
 
 
 def _read_holder(file: int) -> dict[str, Any]:
@@ -251,16 +283,11 @@ class Supervised:
         self.stop_command = list(stop_command)
         self.pid = 0
         self.exit_code: int | None = None
+        self.codes: dict[int, int] = {}
         self._helpers: dict[int, subprocess.Popen[bytes]] = {}
 
     def start(self, argv: Sequence[str], env: dict[str, str], log: int, keep: Sequence[int]) -> None:
         """Start it in a session of its own, with the lock files kept open. Raises ``OSError``."""
-        prctl = ctypes.CDLL(None).prctl
-
-        def prepare() -> None:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            prctl(_PARENT_DEATH, signal.SIGTERM, 0, 0, 0)  # if this agent is killed, it is asked to end
-
         child = subprocess.Popen(
             list(argv),
             env={**env, TOKEN: self.token},
@@ -269,7 +296,7 @@ class Supervised:
             stderr=log,
             pass_fds=list(keep),
             start_new_session=True,
-            preexec_fn=prepare,  # noqa: PLW1509  this program has one thread
+            preexec_fn=_prepare,  # noqa: PLW1509  this program has one thread
         )
         self.pid = child.pid
         child.returncode = 0  # reaped here, not by subprocess
@@ -283,8 +310,10 @@ class Supervised:
                 return
             if pid == 0:
                 return
+            code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+            self.codes[pid] = code
             if pid == self.pid:
-                self.exit_code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+                self.exit_code = code
             helper = self._helpers.pop(pid, None)
             if helper:
                 helper.returncode = 0
@@ -359,6 +388,12 @@ class Supervised:
             self._helpers[helper.pid] = helper
 
 
+def _prepare() -> None:
+    """In a new child: Ctrl-C works as usual, and if this agent is killed, the child is asked to end."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _PRCTL(_PARENT_DEATH, signal.SIGTERM, 0, 0, 0)
+
+
 # --- the program ----------------------------------------------------------------------------------------------------
 
 
@@ -372,6 +407,7 @@ class Agent:
     def __init__(self, keep: Sequence[int], silence_s: float) -> None:
         self._keep = list(keep)
         self._locks: list[int] = []
+        self._log = ""
         self._silence_s = silence_s
         self._heard = time.monotonic()
         self._buffer = b""
@@ -380,10 +416,12 @@ class Agent:
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         self._told_to_end = False
+        self._asker_lives = False
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._end)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # so that the end of a child wakes us
+        _PRCTL(_SUBREAPER, 1, 0, 0, 0)
 
     def serve(self) -> None:
         """Answer until stdin ends; then stop, give back and return."""
@@ -392,13 +430,15 @@ class Agent:
             while True:
                 self._answer(self._next_line())
         except GoneError:
-            survivors = int(self._server.stop(self._server.grace_s)["survivors"])
+            record = self._op_stop(self._server.grace_s)
+            survivors = int(record["survivors"])
+            if self._log and record["how"] != "exited":
+                # Whoever asked is not there to be told: the record lies beside the log.
+                with contextlib.suppress(OSError):
+                    Path(self._log + RECORD_SUFFIX).write_text(json.dumps(record), encoding="utf-8")
         finally:
+            give_back(self._keep, clear=not survivors and not self._asker_lives)
             give_back(self._locks, clear=not survivors)
-            if not survivors:
-                for file in self._keep:
-                    with contextlib.suppress(OSError):
-                        os.ftruncate(file, 0)
 
     def _end(self, *_: object) -> None:
         self._told_to_end = True
@@ -439,13 +479,14 @@ class Agent:
             reply = {"error": "held", "card": error.card, "holder": error.holder}
         except OSError as error:
             reply = {"error": "os", "text": str(error), "file": str(error.filename or "")}
-        try:
-            os.write(1, json.dumps(reply).encode() + b"\n")
-        except OSError:
-            raise GoneError from None
+        _write_all(json.dumps(reply).encode() + b"\n")
 
     def _op_lease(self, directory: str, cards: list[int], holder: dict[str, Any], wait_s: float) -> dict[str, Any]:
-        self._locks += take(_expanded(directory), cards, {**holder, **_me(), "agent": os.getpid()}, wait_s, self._pump)
+        self._locks += take(_expanded(directory), cards, holder, wait_s, self._pump)
+        return {"suspect": [bool(suspect_since(file)) for file in self._locks]}
+
+    def _op_trust(self) -> dict[str, Any]:
+        mark(self._locks, None)
         return {}
 
     def _op_start(
@@ -461,9 +502,8 @@ class Agent:
         if self._server.members():
             return {"error": "busy"}
         self._server = Supervised(token, grace_s, stop_command)
-        complete = {**os.environ, **env}
-        complete["PATH"] = os.pathsep.join([_expanded(one) for one in path] + [complete.get("PATH", os.defpath)])
-        log = _expanded(log)
+        complete = _environment(env, path)
+        self._log = log = _expanded(log)
         Path(log).parent.mkdir(parents=True, exist_ok=True)
         file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
@@ -473,6 +513,11 @@ class Agent:
         finally:
             os.close(file)
         return {"pid": self._server.pid}
+
+    def _op_bye(self) -> dict[str, Any]:
+        """The end that follows is wanted: whoever lent the lock files goes on holding them."""
+        self._asker_lives = True
+        return {}
 
     def _op_adopt(self, token: str) -> dict[str, Any]:
         """Take over what an agent that was killed left behind."""
@@ -487,16 +532,107 @@ class Agent:
         return {"pids": sorted(self._server.members())}
 
     def _op_stop(self, grace_s: float) -> dict[str, Any]:
-        return self._server.stop(grace_s)
+        record = self._server.stop(grace_s)
+        if record["how"] == "sigkill":
+            # A job killed on several cards can leave their driver slow: say so to whoever comes next.
+            mark(self._keep + self._locks, "a job had to be killed at " + time.strftime("%Y-%m-%dT%H:%M:%S%z"))
+        return record
 
-    def _op_release(self, clear: bool) -> dict[str, Any]:
-        give_back(self._locks, clear=clear)
-        self._locks = []
+    def _op_run(self, argv: list[str], env: dict[str, str], path: list[str], timeout_s: float) -> dict[str, Any]:
+        """Run a command to its end; what it prints is held in memory."""
+        complete = _environment(env, path)
+        out, err = os.memfd_create("out"), os.memfd_create("err")
+        try:
+            try:
+                child = subprocess.Popen(
+                    argv,
+                    env=complete,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,
+                    preexec_fn=_prepare,  # noqa: PLW1509  this program has one thread
+                )
+            except FileNotFoundError:
+                return {"error": "missing", "path": complete["PATH"]}
+            child.returncode = 0  # reaped here, not by subprocess
+            try:
+                ended = self._wait_for(child.pid, timeout_s)
+            finally:
+                self._end_group(child.pid)
+            if not ended:
+                return {"error": "hangs"}
+            return {"code": self._server.codes.pop(child.pid), "out": _encoded(out), "err": _encoded(err)}
+        finally:
+            os.close(out)
+            os.close(err)
+
+    def _wait_for(self, pid: int, timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            self._server.reap()
+            left = deadline - time.monotonic()
+            if pid in self._server.codes or left <= 0:
+                return pid in self._server.codes
+            self._pump(min(left, 1.0))
+
+    def _end_group(self, pid: int) -> None:
+        """End what is left of a command: ask, wait, kill. A process stuck in the kernel is not waited for."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            deadline = time.monotonic() + _END_WAIT_S
+            if pid not in self._server.codes:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(pid, number)
+            while pid not in self._server.codes and time.monotonic() < deadline:
+                time.sleep(0.02)
+                self._server.reap()
+
+    def _op_read(self, file: str, offset: int) -> dict[str, Any]:
+        with Path(file).open("rb") as stream:
+            stream.seek(offset)
+            return {"data": base64.b64encode(stream.read(_READ_LIMIT)).decode()}
+
+    def _op_send(self, file: str, offset: int, size: int) -> dict[str, Any]:
+        """Answer, and then send ``size`` bytes of the file as they are."""
+        with Path(file).open("rb") as stream:
+            _write_all(b"{}\n")
+            while size:
+                try:
+                    sent = os.sendfile(1, stream.fileno(), offset, min(size, _READ_LIMIT))
+                except OSError:
+                    raise GoneError from None
+                if not sent:
+                    raise GoneError  # the file became shorter: the end of our output says so
+                offset += sent
+                size -= sent
         return {}
 
+    def _op_port(self) -> dict[str, Any]:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return {"port": probe.getsockname()[1]}
 
-def _me() -> dict[str, Any]:
-    return {"machine": os.uname().nodename, "uid": os.getuid()}
+    def _op_holders(self, directory: str) -> dict[str, Any]:
+        return {"holders": holders(_expanded(directory))}
+
+
+def _environment(env: dict[str, str], path: Sequence[str]) -> dict[str, str]:
+    complete = {**os.environ, **env}
+    complete["PATH"] = os.pathsep.join([_expanded(one) for one in path] + [complete.get("PATH", os.defpath)])
+    return complete
+
+
+def _encoded(file: int) -> str:
+    return base64.b64encode(os.pread(file, os.fstat(file).st_size, 0)).decode()
+
+
+def _write_all(data: bytes) -> None:
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(1, view) :]
+    except OSError:
+        raise GoneError from None
 
 
 def _expanded(path: str) -> str:
@@ -505,19 +641,11 @@ def _expanded(path: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run as a program: ``serve``, or ``holders FOLDER`` (one JSON line on stdout)."""
-    parser = argparse.ArgumentParser(prog="agent")
-    commands = parser.add_subparsers(dest="command", required=True)
-    serve = commands.add_parser("serve", help="answer requests on stdin until it ends")
-    serve.add_argument("--keep", default="", help="open files to hold on to, such as 3,4")
-    serve.add_argument("--silence", type=float, default=0, help="seconds without a word after which all is stopped")
-    listing = commands.add_parser("holders", help="print who holds which card")
-    listing.add_argument("folder")
+    """Run as a program."""
+    parser = argparse.ArgumentParser(prog="agent", description="answer requests on stdin until it ends")
+    parser.add_argument("--keep", default="", help="open lock files to hold on to, such as 3,4")
+    parser.add_argument("--silence", type=float, default=0, help="seconds without a word after which all is stopped")
     options = parser.parse_args(list(arguments))
-    if options.command == "holders":
-        folder = _expanded(options.folder)
-        os.write(1, json.dumps(holders(folder)).encode() + b"\n")
-        return 0
     Agent([int(one) for one in options.keep.split(",") if one], options.silence).serve()
     return 0
 

@@ -57,6 +57,13 @@ class Lease(Protocol):
     """Exclusive use of some cards; leave the context (or call ``release``) to give them back."""
 
     cards: tuple[int, ...]
+    """Ascending."""
+    suspect: tuple[int, ...]
+    """Those of them on which a job had to be killed: not to be measured on before a smoke has passed."""
+
+    def trust(self) -> None:
+        """Say that a smoke has passed on these cards: they are no longer suspect."""
+        ...
 
     def release(self) -> None:
         """Stop what runs under the lease, then give the cards back. Idempotent."""
@@ -83,7 +90,10 @@ class Host(Protocol):
         ...
 
     def lease(self, cards: Sequence[int], *, holder: Mapping[str, str], wait_s: float) -> Lease:
-        """Take cards for exclusive use, all or none. Raises :class:`LeaseError` naming who holds one of them."""
+        """Take cards for exclusive use, all or none; ``holder["what"]`` says what for, who and since when are added.
+
+        Raises :class:`LeaseError` naming who holds one of them.
+        """
         ...
 
     def start(
@@ -98,8 +108,10 @@ class Host(Protocol):
     ) -> RunningProcess:
         """Start a supervised process whose output goes to ``log_path`` on the host.
 
-        It is stopped gently, within ``grace_s``, when this program ends in whatever way. ``stop_command`` is run when
-        stopping begins, for servers that signals do not reach; ``{pid}`` in it becomes the started process id.
+        It is stopped gently, within ``grace_s``, when this program ends in whatever way (a watchdog process sees to
+        it); how, is then written to ``log_path`` + ``.stop.json``. ``stop_command`` is run when stopping begins, for
+        servers that signals do not reach; ``{pid}`` in it becomes the started process id. One process at a time may
+        run under a lease. Raises :class:`HostError` when the program is missing or the log cannot be written.
         """
         ...
 
@@ -128,7 +140,10 @@ class Host(Protocol):
         ...
 
     def holders(self) -> list[dict[str, object]]:
-        """Who holds which card: ``[{"card", "held", …holder}]``, as the lease folder says."""
+        """Held and suspect cards: ``[{"card", "held", "user", "pid", "from", "since", "what", "suspect"}]``.
+
+        What is not known is left out; ``suspect`` is there only where a job had to be killed.
+        """
         ...
 
     def close(self) -> None:

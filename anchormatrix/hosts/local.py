@@ -19,7 +19,7 @@ from typing import Any
 
 from anchormatrix.errors import HostError, LeaseError
 from anchormatrix.hosts import agent
-from anchormatrix.hosts.base import Completed, Lease, RunningProcess
+from anchormatrix.hosts.base import Completed, Lease, RunningProcess, StopRecord
 from anchormatrix.hosts.copying import copied_file, copied_tree
 from anchormatrix.hosts.supervision import (
     AgentClient,
@@ -28,6 +28,7 @@ from anchormatrix.hosts.supervision import (
     held,
     missing_program,
     start_under,
+    stop_under,
 )
 from anchormatrix.settings import HostSettings
 
@@ -60,7 +61,7 @@ class LocalHost:
     ) -> Completed:
         begin = time.monotonic()
         complete = self._environment(env or {})
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        with os.fdopen(os.memfd_create("out"), "w+b") as out, os.fdopen(os.memfd_create("err"), "w+b") as err:
             # Files and not pipes: a grandchild that keeps a pipe open must not keep us waiting.
             try:
                 child = subprocess.Popen(
@@ -136,10 +137,13 @@ class LocalHost:
             client.end(_RELEASE_S)
             raise
 
-        def after_loss() -> AgentClient:
+        def after_loss(grace: float) -> StopRecord:
             other = self._agent(files)
-            other.ask("adopt", token=token)
-            return other
+            try:
+                other.ask("adopt", token=token)
+                return stop_under(other, grace)
+            finally:
+                other.end(_RELEASE_S)
 
         process = SupervisedProcess(client, pid, after_loss=after_loss, ends_agent=True)
         self._processes.append(process)
@@ -223,7 +227,7 @@ class LocalHost:
     def _agent(self, files: Sequence[int]) -> AgentClient:
         keep = ",".join(map(str, files))
         child = subprocess.Popen(
-            [sys.executable, "-E", "-S", _AGENT_FILE, "serve", "--keep", keep],
+            [sys.executable, "-E", "-S", _AGENT_FILE, "--keep", keep],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -238,8 +242,13 @@ class LocalLease:
 
     def __init__(self, cards: tuple[int, ...], files: list[int]) -> None:
         self.cards = cards
+        self.suspect = tuple(card for card, file in zip(cards, files, strict=True) if agent.suspect_since(file))
         self.files = files
         self.processes: list[SupervisedProcess] = []
+
+    def trust(self) -> None:
+        agent.mark(self.files, None)
+        self.suspect = ()
 
     def release(self) -> None:
         files, self.files = self.files, []
@@ -262,6 +271,7 @@ class _Pipes:
 
     def __init__(self, child: subprocess.Popen[bytes]) -> None:
         self._child = child
+        self._said: str | None = None
 
     def send(self, data: bytes) -> None:
         assert self._child.stdin is not None
@@ -275,17 +285,17 @@ class _Pipes:
         return os.read(self._child.stdout.fileno(), 65536)
 
     def end(self, timeout_s: float) -> str:
-        with contextlib.suppress(OSError):
-            self._child.stdin.close()  # type: ignore[union-attr]
-        try:
-            self._child.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            return ""
-        assert self._child.stdout and self._child.stderr
-        said = self._child.stderr.read().decode("utf-8", "replace")
-        self._child.stdout.close()
-        self._child.stderr.close()
-        return said
+        child = self._child
+        if self._said is None:
+            with contextlib.suppress(OSError):
+                child.stdin.close()  # type: ignore[union-attr]
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(timeout_s)
+                assert child.stdout and child.stderr
+                self._said = child.stderr.read().decode("utf-8", "replace")
+                child.stdout.close()
+                child.stderr.close()
+        return self._said or ""
 
 
 def hangs(argv: Sequence[str], timeout_s: float, where: str) -> HostError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import json
 import os
@@ -16,7 +17,6 @@ from anchormatrix.hosts.base import StopRecord
 
 ANSWER_S = 20.0
 _STOP_MARGIN_S = 20.0
-_ANSWER_LIMIT = 4_000_000
 
 
 class Wire(Protocol):
@@ -42,37 +42,75 @@ class AgentClient:
         self._wire = wire
         self._where = where
         self._lock = threading.Lock()
+        self._sending = threading.Lock()
         self._buffer = b""
         self.lost = False
         self.ended = False
 
-    def ask(self, op: str, *, timeout_s: float = ANSWER_S, **fields: Any) -> dict[str, Any]:
-        """Send a request and return the answer. Raises :class:`HostError` when the agent is gone or silent."""
+    def ask(self, op: str, *, answer_s: float = ANSWER_S, **fields: Any) -> dict[str, Any]:
+        """Send a request and return the answer.
+
+        Raises :class:`HostError` when the agent is gone, or silent for ``answer_s``.
+        """
         with self._lock:
-            if self.lost or self.ended:
-                raise self._gone("was lost before")
-            try:
+            return self._asked(op, fields, answer_s)
+
+    def stream(self, size: int, timeout_s: float, write: Callable[[bytes], None], **fields: Any) -> dict[str, Any]:
+        """Ask for ``size`` bytes of a file, hand them on as they come, and return the answer that ends them.
+
+        Raises :class:`HostError` when they break off; what came until then was handed on.
+        """
+        with self._lock:
+            answer = self._asked("send", {**fields, "size": size}, timeout_s)
+            left = 0 if "error" in answer else size
+            while left:
+                data, self._buffer = self._buffer or self._received(timeout_s), b""
+                now, self._buffer = data[:left], data[left:]
+                left -= len(now)
+                write(now)
+            return answer if "error" in answer else self._line(timeout_s)
+
+    def _asked(self, op: str, fields: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        if self.lost or self.ended:
+            raise self._gone("was lost before")
+        try:
+            with self._sending:
                 self._wire.send(json.dumps({"op": op, **fields}).encode() + b"\n")
-                while b"\n" not in self._buffer:
-                    data = self._wire.receive(timeout_s)
-                    if not data or len(self._buffer) > _ANSWER_LIMIT:
-                        raise EOFError
-                    self._buffer += data
-                line, _, self._buffer = self._buffer.partition(b"\n")
-                answer = json.loads(line)
-                if not isinstance(answer, dict):
-                    raise EOFError
-            except TimeoutError:
-                self.lost = True
-                raise self._gone(f"did not answer within {timeout_s:.0f} s") from None
-            except (OSError, EOFError, ValueError):
-                self.lost = True
-                raise self._gone("ended unexpectedly") from None
+        except OSError:
+            self.lost = True
+            raise self._gone("ended unexpectedly") from None
+        return self._line(timeout_s)
+
+    def _line(self, timeout_s: float) -> dict[str, Any]:
+        parts = [self._buffer]
+        while b"\n" not in parts[-1]:
+            parts.append(self._received(timeout_s))
+        line, _, self._buffer = b"".join(parts).partition(b"\n")
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            self.lost = True
+            raise self._gone("answered something else than JSON")
         return answer
 
+    def _received(self, timeout_s: float) -> bytes:
+        try:
+            data = self._wire.receive(timeout_s)
+        except TimeoutError:
+            self.lost = True
+            raise self._gone(f"did not answer within {timeout_s:.0f} s") from None
+        except OSError:
+            data = b""
+        if not data:
+            self.lost = True
+            raise self._gone("ended unexpectedly")
+        return data
+
     def beat(self) -> None:
-        """Tell the agent that we are alive; a lost connection shows at the next request."""
-        with self._lock:
+        """Tell the agent that we are alive, also while it works on a request; a loss shows at the next request."""
+        with self._sending:
             if not (self.lost or self.ended):
                 try:
                     self._wire.send(b'{"op": "beat"}\n')
@@ -81,6 +119,8 @@ class AgentClient:
 
     def end(self, timeout_s: float) -> None:
         """Let the agent stop what it supervises, give cards back and end. Idempotent."""
+        with contextlib.suppress(HostError):
+            self.ask("bye")
         with self._lock:
             if not self.ended:
                 self.ended = True
@@ -99,7 +139,7 @@ class SupervisedProcess:
     """A process under an agent; see :class:`anchormatrix.hosts.base.RunningProcess`."""
 
     def __init__(
-        self, client: AgentClient, pid: int, *, after_loss: Callable[[], AgentClient | None], ends_agent: bool
+        self, client: AgentClient, pid: int, *, after_loss: Callable[[float], StopRecord | None], ends_agent: bool
     ) -> None:
         self.pid = pid
         self.client = client
@@ -124,17 +164,24 @@ class SupervisedProcess:
     def stop(self, *, grace_s: float) -> StopRecord:
         if self._record is None:
             try:
-                answer = self.client.ask("stop", grace_s=grace_s, timeout_s=grace_s + _STOP_MARGIN_S)
+                self._record = stop_under(self.client, grace_s)
             except HostError:
-                other = self._after_loss()
-                if other is None:
+                self._record = self._after_loss(grace_s)
+                if self._record is None:
                     raise
-                self.client = other
-                answer = other.ask("stop", grace_s=grace_s, timeout_s=grace_s + _STOP_MARGIN_S)
-            self._record = StopRecord(answer["how"], answer["seconds"], answer["exit_code"], answer["survivors"])
             if self._ends_agent:
                 self.client.end(_STOP_MARGIN_S)
         return self._record
+
+
+def stop_under(client: AgentClient, grace_s: float) -> StopRecord:
+    """Have an agent stop what it supervises. Raises :class:`HostError` when the agent is gone."""
+    return stop_record(client.ask("stop", grace_s=grace_s, answer_s=grace_s + _STOP_MARGIN_S))
+
+
+def stop_record(values: Mapping[str, Any]) -> StopRecord:
+    """The record of a stop as an agent gives or writes it."""
+    return StopRecord(values["how"], values["seconds"], values["exit_code"], values["survivors"])
 
 
 def start_under(
