@@ -96,8 +96,9 @@ class HostState:
 
     @classmethod
     def from_environment(cls) -> HostState:
-        """Open the directory named by ``VIRTUALHOST_STATE`` (default: ``.virtualhost`` in the working directory)."""
-        return cls(Path(os.environ.get("VIRTUALHOST_STATE", ".virtualhost")).absolute())
+        """Open the directory named by ``VIRTUALHOST_STATE`` (default: one per user among the temporary files)."""
+        default = f"{os.environ.get('TMPDIR', '/tmp')}/virtualhost-{os.getuid()}"
+        return cls(Path(os.environ.get("VIRTUALHOST_STATE", default)).absolute())
 
     @property
     def override_path(self) -> Path | None:
