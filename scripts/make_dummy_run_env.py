@@ -1,0 +1,39 @@
+"""Make the dummy run's own environment (.venv-dummy-run): pinned torch and diffusers, a CPU build where there is no GPU.
+
+The workflow itself never needs it; the engine dummy-run and the tests marked real_engine do. A complete environment is
+left as it is.
+
+Example:
+  python scripts/make_dummy_run_env.py
+  python scripts/make_dummy_run_env.py --build any --directory /scratch/venv-dummy-run
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from _cli import ROOT, run
+
+from anchormatrix.engines.dummy_run.environment import BUILDS, make_environment, quiet_run
+
+
+def main() -> int:
+    """Parse, make, say."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--directory", type=Path, default=ROOT / ".venv-dummy-run", help="where (default: %(default)s)")
+    parser.add_argument("--pins", type=Path, default=ROOT / "envs" / "dummy-run.txt", help="pinned packages")
+    parser.add_argument(
+        "--build",
+        choices=BUILDS,
+        default="auto",
+        help="build of torch: cpu, any (what the index gives), auto (any with an NVIDIA GPU, else cpu)",
+    )
+    args = parser.parse_args()
+    made = make_environment(args.directory, args.pins, build=args.build, run=quiet_run, say=print)
+    print(f"{args.directory} is ready" if made else f"{args.directory} is complete already")
+    return 0
+
+
+if __name__ == "__main__":
+    run(main)
