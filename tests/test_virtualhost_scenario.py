@@ -11,7 +11,7 @@ from virtualhost.exchange import parse_split
 from virtualhost.faults import Fault, FaultPlan, Moment, Span
 from virtualhost.live import LiveHost
 from virtualhost.scenario import Scenario, load_scenario
-from virtualhost.state import HostState, Job, SessionNumbers, process_start
+from virtualhost.state import HostState, Job, SessionNumbers, StateError, process_start
 from virtualhost.strict import ScenarioError, build
 
 SCENARIOS = Path(__file__).resolve().parent.parent / "virtualhost" / "scenarios"
@@ -147,3 +147,10 @@ def test_only_a_clean_end_advances_the_noise_of_a_form(tmp_path):
     state.finish_session((0, 1), "tp1-usp2", 10.0)
     assert state.begin_session((0, 1), "tp1-usp2") == SessionNumbers(3, 3, 1)
     assert state.begin_session((2, 3), "tp1-usp2") == SessionNumbers(4, 1, 0)
+
+
+def test_a_damaged_state_file_is_said_to_be_damaged(tmp_path):
+    state = HostState(tmp_path)
+    (tmp_path / "state.json").write_text('{"sessions": 3')
+    with pytest.raises(StateError, match="damaged; remove it"):
+        state.snapshot()

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from virtualhost.live import LiveHost
 from virtualhost.model import Fabric
 from virtualhost.scenario import Scenario, scenario_from_environment
-from virtualhost.state import HostState
+from virtualhost.state import HostState, StateError
 from virtualhost.strict import ScenarioError
 from virtualhost.timeline import collective_ns
 
@@ -67,11 +67,11 @@ def _call_ns(fabric: Fabric, family: str, size: int, cards: Sequence[int], concu
 def main(arguments: Sequence[str]) -> int:
     """Run the test; returns the exit status."""
     options = _parser().parse_args(arguments)
-    state = HostState.from_environment()
     try:
+        state = HostState.from_environment()
         scenario = scenario_from_environment(state.override_path)
-    except ScenarioError as error:
-        print(f"hccl-test: scenario: {error}", file=sys.stderr)
+    except (ScenarioError, StateError) as error:
+        print(f"hccl-test: {error}", file=sys.stderr)
         return 2
     unknown = [card for card in options.cards if card not in scenario.cards.ids]
     if unknown or len(set(options.cards)) < 2:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from virtualhost.live import LiveHost, LiveProcess
 from virtualhost.scenario import Scenario, scenario_from_environment
-from virtualhost.state import HostState
+from virtualhost.state import HostState, StateError
 from virtualhost.strict import ScenarioError
 
 _BUS = ("C1", "01", "C2", "02", "81", "41", "82", "42", "9D", "9F", "99", "9B", "95", "97", "91", "93")
@@ -281,11 +281,14 @@ def answer(arguments: Sequence[str], scenario: Scenario, state: HostState) -> tu
 
 def main(arguments: Sequence[str]) -> int:
     """Run one call of the tool; returns its exit status."""
-    state = HostState.from_environment()
     try:
+        state = HostState.from_environment()
         scenario = scenario_from_environment(state.override_path)
         state.count_tool_call()
         kind, text = answer(list(arguments), scenario, state)
+    except StateError as error:
+        print(f"npu-smi: {error}", file=sys.stderr)
+        return 2
     except ScenarioError as error:
         print(f"npu-smi: scenario: {error}", file=sys.stderr)
         return 2

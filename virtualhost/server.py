@@ -22,7 +22,7 @@ from virtualhost.grammar import epoch_stamp
 from virtualhost.http_api import Api
 from virtualhost.scenario import Scenario, scenario_from_environment
 from virtualhost.serving import ServingSession
-from virtualhost.state import HostState, Job, RankProcess, process_start
+from virtualhost.state import HostState, Job, RankProcess, StateError, process_start
 from virtualhost.strict import ScenarioError
 
 _WAKE = signal.SIGUSR1  # a request's thread tells the main thread that the server ends
@@ -287,11 +287,11 @@ def write_session_capture(session: ServingSession, directory: Path) -> list[Path
 def main(arguments: Sequence[str]) -> int:
     """``vllm --version`` and ``vllm serve``; returns the exit status."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    state = HostState.from_environment()
     try:
+        state = HostState.from_environment()
         scenario = scenario_from_environment(state.override_path)
-    except ScenarioError as error:
-        print(f"vllm: scenario: {error}", file=sys.stderr)
+    except (ScenarioError, StateError) as error:
+        print(f"vllm: {error}", file=sys.stderr)
         return 2
     if list(arguments) in (["--version"], ["-v"]):
         print(scenario.serving.version)

@@ -20,6 +20,10 @@ from typing import Any
 SCHEMA = 1
 
 
+class StateError(Exception):
+    """The state directory cannot be used; the message says what to do."""
+
+
 def process_start(pid: int) -> int | None:
     """Return a process's start time in clock ticks since boot, or None when there is no such process.
 
@@ -92,7 +96,10 @@ class HostState:
         self._held = False
         self._threads = threading.RLock()
         if directory is not None:
-            (directory / "jobs").mkdir(parents=True, exist_ok=True)
+            try:
+                (directory / "jobs").mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise StateError(f"{directory}: cannot be written: {error.strerror}") from error
 
     @classmethod
     def from_environment(cls) -> HostState:
@@ -130,9 +137,11 @@ class HostState:
         assert self.directory is not None
         try:
             stored = json.loads((self.directory / "state.json").read_text(encoding="utf-8"))
+            return Record(**{key: value for key, value in stored.items() if key != "schema"})
         except FileNotFoundError:
             return Record()
-        return Record(**{key: value for key, value in stored.items() if key != "schema"})
+        except (ValueError, TypeError, AttributeError) as error:
+            raise StateError(f"{self.directory}/state.json is damaged; remove it to have the host as new") from error
 
     # -- sessions -----------------------------------------------------------------------------------------------
 
