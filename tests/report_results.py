@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ STEPS = {"tp1-usp2": 2.0, "tp2-usp1": 2.2, "tp1-usp4": 1.0, "tp2-usp2": 1.1, "tp
 WOBBLE = (0.0, 0.004, -0.003)
 
 
-def settings(**report: Any) -> Settings:
+@lru_cache
+def settings() -> Settings:
     """The default configuration."""
     return load_settings(ROOT / "config" / "config.yaml")
 

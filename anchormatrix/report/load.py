@@ -55,7 +55,7 @@ def load_report(settings: Settings, results: Path, out: Path) -> model.Report:
         rejected=tuple(rejected),
         ledger=source.lines(results / "contracts.jsonl", parse.ledger_entry_from),
         choices=source.part(
-            out / "decision.json", parse.choices_from, "the selection stage has not written decision.json"
+            out / "decision.json", parse.choices_from, "no decision.json: the selection stage has not concluded"
         ),
         reruns=source.lines(results / "reruns.jsonl", parse.rerun_from),
         problems=tuple(source.problems),
@@ -68,7 +68,9 @@ def _is_rejected(measured: model.Measured) -> bool:
 
 def _measured(source: Source, facts: ContractFacts) -> model.Measured:
     folder = source.root / facts.id
-    cells = source.rows(folder / "cells.csv", parse.cell_from, "no cell was measured under this contract yet")
+    cells = source.rows(
+        folder / "cells.csv", parse.CELL_COLUMNS, parse.cell_from, "no cell was measured under this contract yet"
+    )
     verdict = source.part(folder / "verdict.json", parse.verdict_from, "no verdict was reached yet")
     names = list(dict.fromkeys(cell.form for cell in cells.value or ()))
     if verdict.value:

@@ -132,6 +132,20 @@ def smoke_from(fields: Fields) -> facts.SmokeResult:
     )
 
 
+CELL_COLUMNS = (
+    "contract",
+    "form",
+    "tier",
+    "window",
+    "repeats",
+    "step_s",
+    "dispersion_pct",
+    "usable",
+    "reason",
+    "values_s",
+)
+
+
 def cell_from(row: Fields) -> facts.Cell:
     """One row of ``cells.csv``."""
     values = [part for part in row.text("values_s", "").split(";") if part]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -53,13 +53,19 @@ class Source:
         except (AnchorMatrixError, RecursionError) as error:
             return self._unusable(path, error)
 
-    def rows(self, path: Path, parse: Callable[[Fields], T], missing: str) -> Part[tuple[T, ...]]:
-        """Read a CSV file with a header, one value per row. A row that cannot be used makes the file unusable."""
+    def rows(
+        self, path: Path, columns: Sequence[str], parse: Callable[[Fields], T], missing: str
+    ) -> Part[tuple[T, ...]]:
+        """Read a CSV file with these columns, one value per row. A row that cannot be used makes the file unusable."""
         if not path.exists():
             return Part(None, missing)
         try:
             with path.open(encoding="utf-8", newline="") as stream:
-                return Part(tuple(parse(Fields(clean(row))) for row in csv.DictReader(stream)))
+                reader = csv.DictReader(stream)
+                absent = [column for column in columns if column not in (reader.fieldnames or ())]
+                if absent:
+                    raise InputError(f"has no column {absent[0]}", expected=", ".join(columns))
+                return Part(tuple(parse(Fields(clean(row))) for row in reader))
         except (AnchorMatrixError, OSError, UnicodeDecodeError, csv.Error) as error:
             return self._unusable(path, error)
 

@@ -193,7 +193,10 @@ def ticks(low: float, high: float, about: int = 6) -> list[float]:
     if raw <= 0:
         return [low]
     unit = 10.0 ** math.floor(math.log10(raw))
-    step = next((unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= raw * 0.999), unit * 10)
+    step = next(
+        (unit * factor for factor in (1, 2, 2.5, 5, 10) if (high - low) / (unit * factor) <= about + 1 + 1e-9),
+        unit * 10,
+    )
     first = math.ceil(low / step - 1e-9)
     return [round(k * step, 12) for k in range(first, math.floor(high / step + 1e-9) + 1)]
 
