@@ -1,4 +1,4 @@
-"""Make the dummy run's own environment (.venv-dummy-run): pinned torch and diffusers, a CPU build where there is no GPU.
+"""Make the dummy run's own environment (.venv-dummy-run): pinned torch and diffusers, a CPU build without a GPU.
 
 The workflow itself never needs it; the engine dummy-run and the tests marked real_engine do. A complete environment is
 left as it is.

@@ -1,7 +1,7 @@
 """Make the dummy run's own environment: a virtual environment with pinned torch and diffusers.
 
-On a machine without an NVIDIA GPU a CUDA build of torch would be gigabytes of libraries that nothing uses, so a CPU build
-is looked for first: under its own version (``+cpu``), then as the plain version where that is a CPU build (macOS, ARM),
+On a machine without an NVIDIA GPU a CUDA build of torch would be gigabytes of libraries that nothing uses, so a CPU
+build is looked for first: under its own version (``+cpu``), then as the plain version where that is a CPU build (ARM),
 then through uv, which knows where torch publishes its builds. Only when all of that fails does it stop and ask.
 """
 
@@ -26,9 +26,9 @@ _CUDA_PARTS = ("nvidia-", "cuda-", "triton")
 def make_environment(directory: Path, pins: Path, *, build: str, run: Run, say: Callable[[str], None]) -> bool:
     """Make or complete the environment in ``directory`` from the pins; ``False`` when it is complete already.
 
-    ``build`` is ``cpu`` (only a CPU build will do), ``any`` (whatever the package index gives) or ``auto`` (``any`` on a
-    machine with an NVIDIA GPU, else ``cpu``). ``run`` runs a command and captures its output. Raises
-    :class:`EngineError` with the installer's last line when something cannot be installed.
+    ``build`` is ``cpu`` (only a CPU build will do), ``any`` (whatever the package index gives) or ``auto`` (``any`` on
+    a machine with an NVIDIA GPU, else ``cpu``). ``run`` runs a command and captures its output. Raises
+    :class:`EngineError` with the installer's error line when something cannot be installed.
     """
     torch = torch_version(pins)
     wanted = f"{build} {hashlib.sha256(pins.read_bytes()).hexdigest()}\n"
