@@ -13,7 +13,7 @@ from __future__ import annotations
 from _attribution import capture_parser, finish, load, positive, show
 from _cli import run
 
-from anchormatrix.attribution.bubbles import RELEASE_NS, BubbleOptions, bubbles
+from anchormatrix.attribution.bubbles import REFUSED, RELEASE_NS, BubbleOptions, bubbles
 from anchormatrix.attribution.findings import by_text
 from anchormatrix.attribution.layers import ORDERS
 from anchormatrix.attribution.results import bubbles_json
@@ -70,7 +70,10 @@ def main() -> int:
         ),
     )
     show("Families in the gaps", ({"rank": row["rank"], **group} for row in rows for group in row["groups"]))
-    refused = by_text(finding for one in found for finding in one.findings)
+    said = by_text(finding for one in found for finding in one.findings)
+    for note in (finding for finding in said if finding.kind != REFUSED):
+        print(f"\nnote: no producer lag: {note.text}")
+    refused = [finding for finding in said if finding.kind == REFUSED]
     return finish({"step": choice.step, "why": choice.why, "ranks": rows}, refused, args.json)
 
 

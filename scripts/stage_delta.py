@@ -1,7 +1,8 @@
 """Where the difference between two captures' steps lies: Stage, Computing, exposed communication, Free, Bubble.
 
 Subtracts column by column (slowest rank of the median step of either) and checks that the parts add up to the
-difference of the stages. Read exposed and Free first, then Computing: extra Computing belongs to the form and cannot be masked.
+difference of the stages. Read exposed and Free first, then Computing: extra Computing belongs to the form and cannot be
+masked.
 Exit code: 0, 1 with a finding (the parts do not close, a table breaks its identities), 2 when it cannot be analysed.
 
 python scripts/stage_delta.py --profile-dir tp1-usp4/capture --profile-dir tp2-usp2/capture

@@ -225,7 +225,9 @@ def test_generated_files_come_back_as_they_were_written(tmp_path, rows, crlf, bo
     assert [row["name"] for row in found] == [name.replace('""', '"') for name, *_ in rows]
 
 
-STEP_HEADER = "Device_id,Step,Computing,Communication(Not Overlapped),Overlapped,Communication,Free,Stage,Bubble,Preparing"
+STEP_HEADER = (
+    "Device_id,Step,Computing,Communication(Not Overlapped),Overlapped,Communication,Free,Stage,Bubble,Preparing"
+)
 
 
 def test_the_step_table_is_matched_by_exact_column_names(tmp_path):

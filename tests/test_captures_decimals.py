@@ -52,7 +52,8 @@ def test_the_ways_tools_write_a_number(text, ns):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "N/A", "1.7e+15", "1736413971558972.912E0", "12,34.5", "1.2.3", "--1", "0x10", "nan", "9" * 30, "9" * 16]
+    "text",
+    ["", "N/A", "1.7e+15", "1736413971558972.912E0", "12,34.5", "1.2.3", "--1", "0x10", "nan", "9" * 30, "9" * 16],
 )
 def test_what_is_no_exact_number_is_not_valid(text):
     assert one(text) is None

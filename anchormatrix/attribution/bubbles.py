@@ -25,6 +25,7 @@ from anchormatrix.captures.table import Capture
 from anchormatrix.errors import InputError
 
 RELEASE_NS = 100_000
+REFUSED, UNPAIRED = "refused", "unpaired"
 _CLOSE_NS = 100_000
 
 
@@ -60,7 +61,8 @@ class ComputeStream:
 @dataclass(frozen=True)
 class RankBubbles:
     """The tests on one rank; times in ns. ``groups`` has ``group, calls, total_ns, exposed_ns, exposed_share,
-    overlap_attention_ns``; the lag is None where calls and attention kernels cannot be paired."""
+    overlap_attention_ns``; the lag is None where calls and attention kernels cannot be paired. ``findings``: a split
+    that was refused, and why there is no lag."""
 
     rank: int
     span_ns: int
@@ -143,8 +145,9 @@ def _rank_bubbles(rank: int, kernels: pd.DataFrame, options: BubbleOptions) -> R
     parts = _parts(chosen, attention, options)
     rows = [_group_row(label, start, end, gaps, attention) for label, start, end in _split(groups, chosen, parts)]
     empty = gaps - union_of(kernels)
-    lags, notes = _lags(chosen, attention, parts)
-    notes += [parts.refused] if parts.refused else []
+    findings = [Finding(REFUSED, parts.refused, (rank,))] if parts.refused else []
+    lags, unpaired = _lags(chosen, attention, parts)
+    findings += [Finding(UNPAIRED, unpaired, (rank,))] if unpaired else []
     mask = released(gaps, groups, options.release_ns)
     return RankBubbles(
         rank,
@@ -157,7 +160,7 @@ def _rank_bubbles(rank: int, kernels: pd.DataFrame, options: BubbleOptions) -> R
         groups=pd.DataFrame(rows, columns=_GROUP_COLUMNS),
         lag_median_ns=float(np.median(lags)) if len(lags) else None,
         lag_close_share=float((lags <= _CLOSE_NS).mean()) if len(lags) else None,
-        findings=tuple(Finding("refused", text, (rank,)) for text in notes),
+        findings=tuple(findings),
     )
 
 
@@ -197,10 +200,10 @@ def _group_row(
     }
 
 
-def _lags(chosen: Group | None, attention: Attention, parts: Parts) -> tuple[np.ndarray, list[str]]:
+def _lags(chosen: Group | None, attention: Attention, parts: Parts) -> tuple[np.ndarray, str]:
     if chosen is None or not len(attention.start):
-        return np.empty(0, np.int64), []
+        return np.empty(0, np.int64), ""
     try:
-        return producer_lags(chosen, attention, parts.forward), []
+        return producer_lags(chosen, attention, parts.forward), ""
     except InputError as error:
-        return np.empty(0, np.int64), [str(error)]
+        return np.empty(0, np.int64), str(error)

@@ -1,4 +1,4 @@
-"""A capture as a Chrome trace for Perfetto: a process per rank, a track per stream, and tracks of exposed and idle time."""
+"""A capture as a Chrome trace for Perfetto: a process per rank, a track per stream, what is exposed and idle."""
 
 from __future__ import annotations
 

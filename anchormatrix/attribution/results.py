@@ -140,7 +140,7 @@ def bubbles_json(found: RankBubbles) -> dict[str, Any]:
             "median": None if found.lag_median_ns is None else ms(found.lag_median_ns),
             "within_100us_share": _optional(found.lag_close_share),
         },
-        "refused": [finding.text for finding in found.findings],
+        "findings": [finding.as_dict() for finding in found.findings],
     }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -185,7 +186,7 @@ def read_step_trace(path: Path, rank: int) -> pd.DataFrame:
     try:
         with open_binary(path) as stream:
             text = stream.read().decode("utf-8-sig", errors="replace")
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"cannot be read ({error})", where=str(path)) from None
     reader = csv.reader(io.StringIO(text, newline=""))
     names = [name.strip() for name in next(reader, [])]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import gzip
 import tempfile
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -75,7 +76,7 @@ def read_header(path: Path) -> list[str]:
     try:
         with open_binary(path) as stream:
             line = stream.readline(1 << 20).decode("utf-8-sig", errors="replace")
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"cannot be read ({error})", where=str(path)) from None
     names = [name.strip() for name in next(csv.reader([line]), [])]
     if not any(names):

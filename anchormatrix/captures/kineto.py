@@ -6,9 +6,9 @@ thread's operators do, and the communication is the ``gloo:`` operations.
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from anchormatrix.errors import InputError
 _DEVICE = {"kernel": COMPUTE, "gpu_memcpy": COPY, "gpu_memset": COPY, "memcpy": COPY, "memset": COPY}
 _LAUNCH = ("cuda_runtime", "cuda_driver", "runtime", "privateuse1_runtime")
 _OPERATOR = ("cpu_op", "operator")
-_STEP_NAME = re.compile(r"(?:ProfilerStep#|.*\bstep[ _#:]?)(\d{1,9})", re.IGNORECASE)
+_STEP_NAME = re.compile(r"(?:ProfilerStep#|(?:.*[^a-z])?step[ _#:]?)(\d{1,9})", re.IGNORECASE)
 _STEP_CATEGORY = ("user_annotation", "cpu_op", "operator")
 _NOT_COMPUTE = ("c10d::", "_c10d_functional::", "c10d_functional::", "gloo:", "record_param_comms", "ProfilerStep")
 _WRAPPER_SHARE = 0.5
@@ -55,12 +55,15 @@ class TraceFile:
 
 
 def is_trace(path: Path) -> bool:
-    """Whether a JSON file looks like a Chrome trace: ``traceEvents`` near its head, or a list of events."""
+    """Whether a JSON file looks like a Chrome trace: ``traceEvents`` near its head, or a list of events.
+
+    A damaged gzip file counts as one, so that it is refused by name instead of passed over.
+    """
     try:
         with open_binary(path) as stream:
             head = stream.read(1 << 20)
-    except (OSError, EOFError):
-        return False
+    except (OSError, EOFError, zlib.error):
+        return path.suffix == ".gz"
     return b'"traceEvents"' in head or (head.lstrip()[:1] == b"[" and b'"ph"' in head)
 
 
@@ -97,7 +100,7 @@ def _load(path: Path) -> Any:
         with open_binary(path) as stream:
             # Numbers with a point stay text, so no time stamp passes through a float.
             return json.load(stream, parse_float=str)
-    except (OSError, EOFError, UnicodeDecodeError, json.JSONDecodeError, gzip.BadGzipFile, RecursionError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise InputError(
             f"is not a readable trace ({error})",
             where=str(path),

@@ -1,0 +1,97 @@
+"""Collectives by family and communicator; what shares a stream with them."""
+
+from __future__ import annotations
+
+import pytest
+from attribution_tables import capture_of, collective, compute
+
+from anchormatrix.attribution.collectives import (
+    check_streams,
+    collectives,
+    concurrency,
+    overlap_matrix,
+    reconcile,
+    streams,
+)
+
+
+def test_calls_are_grouped_by_family_and_communicator_on_every_rank():
+    rows = [
+        collective(0, 10),
+        collective(10, 14),
+        collective(20, 21, communicator="503"),
+        collective(30, 35, "allGather"),
+        collective(0, 7, rank=1),
+    ]
+    table = collectives(capture_of(rows), layers=2)
+    assert table[["rank", "family", "communicator", "calls", "calls_per_layer", "sum_ns"]].values.tolist() == [
+        [0, "alltoall", "445", 2, 1.0, 14_000],
+        [0, "allGather", "445", 1, 0.5, 5_000],
+        [0, "alltoall", "503", 1, 0.5, 1_000],
+        [1, "alltoall", "445", 1, 0.5, 7_000],
+    ]
+    first = table.iloc[0]
+    assert (first["mean_ns"], first["median_ns"], first["max_ns"], first["union_ns"]) == (7000, 7000, 10_000, 14_000)
+
+
+def test_calls_per_layer_count_over_all_captured_steps():
+    rows = [collective(0, 1), collective(1, 2), collective(5, 6, step=2), collective(6, 7, step=2)]
+    assert collectives(capture_of(rows), layers=2)["calls_per_layer"].tolist() == [1.0]
+    assert collectives(capture_of(rows), layers=2, steps=1)["calls_per_layer"].tolist() == [2.0]
+
+
+def test_union_over_sum_tells_transfer_from_concurrency():
+    serial, doubled = [collective(0, 10), collective(10, 20)], [collective(0, 10), collective(5, 15)]
+    table = collectives(capture_of(serial + [row | {"rank": 1} for row in doubled]))
+    assert table["union_over_sum"].tolist() == [1.0, 0.75]
+    (note,) = concurrency(table)
+    assert note.ranks == (1,)
+    assert "occupancy" in note.text
+
+
+def test_zero_duration_calls_are_counted_and_take_no_time():
+    row = collectives(capture_of([collective(5, 5), collective(6, 6)])).iloc[0]
+    assert (row["calls"], row["sum_ns"], row["union_ns"]) == (2, 0, 0)
+
+
+def test_overlap_of_families_is_the_intersection_over_the_smaller_union():
+    rows = [collective(0, 10), collective(8, 12, "allGather"), collective(30, 34, communicator="503")]
+    found = overlap_matrix(capture_of(rows)).values.tolist()
+    assert found == [[0, "allGather", "alltoall", 0.5], [0, "alltoall:445", "alltoall:503", 0.0]]
+
+
+def test_a_remainder_says_that_another_collective_is_mixed_in():
+    rows = [collective(k, k + 1, "allGather") for k in range(17)]
+    (found,) = reconcile(collectives(capture_of(rows)), layers=6, steps=1)
+    assert "17 calls are no multiple of 6 layers × 1 steps; 5 are left over" in found.text
+
+
+@pytest.mark.parametrize("calls", [1, 12, 24])
+def test_whole_multiples_and_single_calls_outside_the_layers_reconcile(calls):
+    rows = [collective(k, k + 1) for k in range(calls)]
+    assert reconcile(collectives(capture_of(rows)), layers=6, steps=1) == []
+
+
+def test_streams_say_what_runs_on_them():
+    rows = [compute(0, 10), compute(10, 12), collective(0, 5, core="ai_cpu")]
+    assert streams(capture_of(rows)).values.tolist() == [
+        [0, "16", "compute", 2, 12_000],
+        [0, "31", "ai_cpu", 1, 5_000],
+    ]
+
+
+def test_compute_on_a_stream_of_collectives_has_leaked_there():
+    rows = [compute(0, 100), collective(0, 5), compute(5, 8, "Transpose", stream="31")]
+    (found,) = check_streams(capture_of(rows))
+    assert found.text == "stream 31 carries collectives and 1 compute kernels (0.003 ms)"
+
+
+def test_compute_on_a_second_stream_is_asked_about_where_collectives_show_none():
+    rows = [compute(0, 100), collective(0, 5, stream="N/A"), compute(5, 8, "Transpose", stream="31")]
+    (found,) = check_streams(capture_of(rows))
+    assert found.text.endswith("beside the compute stream 16: is it the masking stream?")
+
+
+@pytest.mark.parametrize("stream", ["16", "31", "N/A"])
+def test_collectives_alone_on_a_stream_or_on_the_compute_stream_are_in_order(stream):
+    assert check_streams(capture_of([compute(0, 100), collective(0, 5, stream=stream)])) == []

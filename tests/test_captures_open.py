@@ -1,0 +1,115 @@
+"""Which files of a directory are the capture, and which rank each belongs to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from anchormatrix.captures.open import load_capture
+from anchormatrix.captures.table import KERNEL_COLUMNS
+from anchormatrix.errors import InputError
+
+HEADER = "Stream ID,Name,Accelerator Core,Start Time(us),Duration(us)"
+
+
+def ascend(root: Path, folder: str, *rows: str) -> Path:
+    path = root / folder / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv"
+    path.parent.mkdir(parents=True)
+    path.write_text("\n".join([HEADER, *(rows or ("16,K,AI_CORE,5.000,1.000",)), ""]))
+    return path
+
+
+def trace(root: Path, name: str, rank: int | None = None) -> None:
+    event = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1, "dur": 1}
+    head = {} if rank is None else {"distributedInfo": {"rank": rank}}
+    root.mkdir(parents=True, exist_ok=True)
+    (root / name).write_text(json.dumps({**head, "traceEvents": [event]}))
+
+
+def test_every_rank_is_read_not_only_the_first(tmp_path):
+    for rank in (0, 1, 10):
+        ascend(tmp_path, f"host_rank{rank}_ascend_pt")
+    assert load_capture(tmp_path).ranks == (0, 1, 10)
+
+
+def test_the_profilers_own_info_file_says_the_rank(tmp_path):
+    for rank, folder in ((5, "a_ascend_pt"), (2, "b_ascend_pt")):
+        ascend(tmp_path, folder, f"16,of{rank},AI_CORE,5.000,1.000")
+        (tmp_path / folder / f"profiler_info_{rank}.json").write_text("{}")
+    capture = load_capture(tmp_path)
+    assert capture.kernels[["rank", "name"]].values.tolist() == [[2, "of2"], [5, "of5"]]
+
+
+def test_folders_that_do_not_say_are_numbered_in_order_and_that_is_noted(tmp_path):
+    ascend(tmp_path, "x")
+    ascend(tmp_path, "y")
+    capture = load_capture(tmp_path)
+    assert capture.ranks == (0, 1)
+    assert "numbered in order" in capture.notes[0]
+
+
+def test_a_rank_that_occurs_twice_is_refused(tmp_path):
+    ascend(tmp_path, "first_rank0")
+    ascend(tmp_path, "second_rank0")
+    with pytest.raises(InputError, match="rank 0 occurs twice"):
+        load_capture(tmp_path)
+
+
+def test_traces_take_their_rank_from_inside_before_their_name(tmp_path):
+    trace(tmp_path, "rank-7.json", rank=1)
+    trace(tmp_path, "rank-8.json", rank=0)
+    assert load_capture(tmp_path).ranks == (0, 1)
+
+
+def test_traces_that_all_claim_the_same_rank_go_by_their_names(tmp_path):
+    trace(tmp_path, "vllm-rank-0.pt.trace.json", rank=0)
+    trace(tmp_path, "vllm-rank-1.pt.trace.json", rank=0)
+    assert load_capture(tmp_path).ranks == (0, 1)
+
+
+def test_other_json_files_are_not_taken_for_traces(tmp_path):
+    trace(tmp_path, "rank-0.json")
+    (tmp_path / "capture.json").write_text('{"schema": 1, "status": "captured"}')
+    (tmp_path / ".rank-1.json.part").write_text("{")
+    assert load_capture(tmp_path).ranks == (0,)
+
+
+def test_ascend_output_wins_over_the_traces_beside_it(tmp_path):
+    path = ascend(tmp_path, "rank0")
+    trace(path.parent, "trace_view.json")
+    assert load_capture(tmp_path).family == "ascend"
+
+
+def test_the_table_has_its_columns_and_is_ordered_by_start(tmp_path):
+    ascend(tmp_path, "rank0", "16,late,AI_CORE,9.000,1.000", "16,early,AI_CORE,5.000,1.000")
+    kernels = load_capture(tmp_path).kernels
+    assert tuple(kernels.columns) == KERNEL_COLUMNS
+    assert kernels["name"].tolist() == ["early", "late"]
+    assert kernels.dtypes.astype(str).to_dict() == {
+        "rank": "int16",
+        "step": "int32",
+        **dict.fromkeys(("stream", "core", "name", "family", "communicator"), "category"),
+        "start_ns": "int64",
+        "dur_ns": "int64",
+    }
+
+
+@pytest.mark.parametrize("make", [lambda root: None, lambda root: (root / "notes.txt").write_text("x")])
+def test_a_directory_without_a_capture_is_refused(tmp_path, make):
+    make(tmp_path)
+    with pytest.raises(InputError, match="holds no profiler output"):
+        load_capture(tmp_path)
+
+
+def test_a_missing_directory_is_refused(tmp_path):
+    with pytest.raises(InputError, match="no such file or directory"):
+        load_capture(tmp_path / "gone")
+
+
+def test_a_file_with_a_header_and_no_rows_is_an_empty_capture(tmp_path):
+    path = tmp_path / "kernel_details.csv"
+    path.write_text(HEADER + "\n")
+    with pytest.raises(InputError, match="has a header and no rows"):
+        load_capture(tmp_path)
