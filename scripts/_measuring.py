@@ -16,7 +16,7 @@ from anchormatrix.devices.open import open_device
 from anchormatrix.engines.open import open_engine
 from anchormatrix.files import read_json
 from anchormatrix.hosts.open import open_host
-from anchormatrix.measure.smoke_run import Rig
+from anchormatrix.measure.rig import Rig
 from anchormatrix.settings import Settings
 
 

@@ -20,8 +20,9 @@ from _measuring import add_options, open_rig, read_orders, say
 
 from anchormatrix.errors import ConfigError
 from anchormatrix.forms import parse_form
+from anchormatrix.measure.order import SessionOrder, planned_command, planned_requests
 from anchormatrix.measure.records import write_session
-from anchormatrix.measure.session import SessionOrder, run_session, session_command, session_requests
+from anchormatrix.measure.session import run_session
 
 
 def main() -> int:
@@ -34,12 +35,11 @@ def main() -> int:
     order = SessionOrder(contract, form, args.window, results)
     with open_rig(settings) as rig:
         if args.dry_run:
-            rig.device.read(rig.host, timeout_s=settings.host.command_timeout_s)
-            command = session_command(order, rig)
+            command = planned_command(order, rig)
             print(
                 " ".join(f"{key}={shlex.quote(value)}" for key, value in command.env.items()), shlex.join(command.argv)
             )
-            print("\n".join(session_requests(order, rig)))
+            print("\n".join(planned_requests(order, rig)))
             return 0
         session = run_session(order, rig)
     out = args.out or order.folder / f"w{args.window}" / "session.json"

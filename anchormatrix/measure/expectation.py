@@ -9,8 +9,9 @@ from statistics import median
 from typing import Any
 
 from anchormatrix.contract import Contract, contract_from_dict
-from anchormatrix.errors import InputError
+from anchormatrix.errors import ConfigError, InputError
 from anchormatrix.files import read_json
+from anchormatrix.forms import Form, parse_form
 from anchormatrix.groups import show
 from anchormatrix.measure.cells import read_session
 from anchormatrix.measure.smoke import Expectation
@@ -51,6 +52,18 @@ def measured_step(folder: Path, form: str) -> float | None:
             continue
         values += session.values_s.get("few", ()) if session.status == "measured" else ()
     return median(values) if values else None
+
+
+def smoked_step(contract_id: str, form: Form, results: Path) -> float | None:
+    """Step time in seconds that the last smoke of a contract's cards took, unless with another kind of offload."""
+    try:
+        smoke = read_json(results / contract_id / "smoke.json")
+        smoked, step = parse_form(smoke["form"]), smoke.get("step_s")
+    except (InputError, ConfigError, KeyError):
+        return None
+    if smoked.offload != form.offload or not isinstance(step, (int, float)) or step <= 0:
+        return None
+    return float(step)
 
 
 def like(contract: Contract, results: Path) -> Iterable[Contract]:

@@ -36,7 +36,7 @@ def prove(log: ServeLog, expected: Mapping[str, int]) -> Proof:
     failures: list[str] = []
     unproven: list[str] = []
     if len(log.ranks) != expected["world"]:
-        failures.append(f"{len(log.ranks)} ranks seen, {expected['world']} asked for")
+        failures.append(f"{len(log.ranks)} of {expected['world']} ranks seen")
     for name, size in groups.items():
         seen = log.groups.get(name)
         if seen is None and size > 1:

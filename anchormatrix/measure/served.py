@@ -20,6 +20,7 @@ _FATAL_GRACE_S = 2.0  # a server that logged a fatal cause gets this long to end
 _LOG_LATE_S = 1.0  # lines of other ranks may follow the response
 _LOST_AFTER_S = 10.0  # at least this long after whole timing an answer is given up
 _EVIDENCE_LINES = 12
+_KILLED = (-9, 137)  # as a signal, and as a shell or container reports it
 _TELLING = ("error", "Error", "ERROR", "Exception", "Traceback", "Killed", "died", "failed", "WARNING")
 
 
@@ -46,8 +47,8 @@ class Sent:
 class Served:
     """A context manager round one server; ``stopped`` says afterwards how it ended.
 
-    Entering raises :class:`DidNotRunError` when the server does not become
-    ready: it is then stopped already.
+    ``untimed`` counts the latest requests in a row without a whole timing. Entering raises :class:`DidNotRunError` when
+    the server does not become ready: it is then stopped already.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Served:
         self._log = bytearray()
         self._begun = time.monotonic()
         self._bad_in_a_row = 0
+        self.untimed = 0
         self.command = ServeCommand((), {})
         self.sent: list[Sent] = []
         self.stopped: StopRecord | None = None
@@ -109,6 +111,7 @@ class Served:
         response = self._respond(index, steps)
         self.sent.append(Sent(role, tier, steps, sent_s, response))
         request = self._timed(index)
+        self.untimed = 0 if request is not None else self.untimed + 1
         failed = response.status == "error" or (response.status == "lost" and request is None)
         if failed:
             self._fail_if_dead(index)
@@ -208,7 +211,10 @@ class Served:
 
     def _did_not_run(self, what: str, cause: str) -> DidNotRunError:
         text = self.log_text()
-        failure = startup_failure(text, exited=self._exited()) or Failure(cause, "")
+        code = self._process.poll() if self._process else None
+        failure = startup_failure(text, exited=code is not None) or Failure(cause, "")
+        if code in _KILLED and failure.cause != "out_of_memory":
+            failure = Failure("killed", failure.line or f"exit code {code}")
         said = f": {failure.line}" if failure.line else ""
         return DidNotRunError(f"{what} ({failure.cause}){said}", cause=failure.cause, evidence=evidence(text))
 

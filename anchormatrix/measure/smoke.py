@@ -19,7 +19,7 @@ from anchormatrix.measure.serve_log import Request
 from anchormatrix.settings import SmokeSettings
 
 _BAR_S = 1.0  # a progress bar's clock counts whole seconds
-_REJECTING = ("residue", "too_slow", "did_not_run", "warning_confirmed", "no_timing")
+_REJECTING = ("residue", "too_slow", "did_not_run", "warning_confirmed")
 
 
 @dataclass(frozen=True)
@@ -94,22 +94,34 @@ def judge_smoke(
 ) -> Smoke:
     """Judge one request of a smoke. ``warned`` are the cards that say Warning, ``cards`` the group's in rank order.
 
-    A card in Warning is confirmed bad when its rank straggles or the whole group is too slow.
+    A card in Warning is confirmed bad when its rank straggles or the whole group is too slow. A server that logs no
+    stage times is judged by its progress bar, to a second; that it cannot be measured is not the cards' fault.
     """
-    if request is None or request.step_s is None:
-        finding = Finding("no_timing", "the server logged no whole stage timing of the smoke")
-        return Smoke(contract, "rejected", (finding,), None, expectation)
+    step_s = smoke_step(request)
+    if request is None or step_s is None:
+        finding = Finding("no_timing", "the server logged no whole timing of the smoke, and no progress bar")
+        return Smoke(contract, "unverified", (finding,), None, expectation)
     ranks = rank_steps(request)
     late = _late(ranks, limits)
     found = [*_stragglers(late, limits), *_profile(ranks, request, limits)]
-    found += _speed(request.step_s, ranks, expectation, limits, found)
+    if request.step_s is None:
+        found.append(Finding("no_timing", "the server logs no stage times: only its progress bar is read, to a second"))
+    found += _speed(step_s, ranks, expectation, limits, found)
     found += _confirmed(found, tuple(warned), {cards[rank] for rank in late if rank < len(cards)})
     if expectation is None:
         text = "nothing tells how fast this group should be: no history, no other group, no bound in the configuration"
         found.append(Finding("unverified", text))
     kinds = {finding.kind for finding in found}
     status = "rejected" if kinds & set(_REJECTING) else "unverified" if expectation is None else "passed"
-    return Smoke(contract, status, tuple(found), request.step_s, expectation, ranks)
+    return Smoke(contract, status, tuple(found), step_s, expectation, ranks)
+
+
+def smoke_step(request: Request | None) -> float | None:
+    """Step time of a smoke in seconds: the fastest rank's, else the progress bar's; ``None`` when nothing tells."""
+    if request is None or request.step_s is not None:
+        return request.step_s if request else None
+    steps = _bar_steps(request)
+    return mean(steps) or None if steps else None
 
 
 def rank_steps(request: Request) -> tuple[RankSteps, ...]:

@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from anchormatrix.contract import Contract, contract_from_dict
-from anchormatrix.devices.base import Device
-from anchormatrix.engines.base import Engine, ServeCommand
+from anchormatrix.engines.base import ServeCommand
 from anchormatrix.errors import ContractError, LeaseError
 from anchormatrix.files import read_json
 from anchormatrix.forms import Form
 from anchormatrix.groups import show
-from anchormatrix.hosts.base import Host, Lease, StopRecord
+from anchormatrix.hosts.base import Lease, StopRecord
 from anchormatrix.measure import circumstances
 from anchormatrix.measure.expectation import History, comparable, expected_step
 from anchormatrix.measure.proof import prove
+from anchormatrix.measure.rig import Rig
 from anchormatrix.measure.serve_log import Request, parse_serve_log
 from anchormatrix.measure.served import DidNotRunError, Served, stop_as_dict
-from anchormatrix.measure.smoke import Expectation, Finding, Smoke, judge_smoke
-from anchormatrix.settings import Settings
-
-Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Rig:
-    """What a smoke or session needs of the world."""
-
-    host: Host
-    device: Device
-    engine: Engine
-    settings: Settings
-    say: Say
+from anchormatrix.measure.smoke import Expectation, Finding, Smoke, judge_smoke, smoke_step
 
 
 @dataclass(frozen=True)
@@ -90,7 +76,7 @@ def run_smoke(
     )
     if run.request is None:
         missed = tuple(Finding("did_not_run", f"{item.form.name}: {item.problem}") for item in runs)
-        smoke = replace(smoke, findings=missed)
+        smoke = replace(smoke, status="rejected", findings=missed)
     if sick:
         finding = Finding("warning_confirmed", f"after the smoke {'; '.join(sick)}")
         smoke = replace(smoke, status="rejected", findings=(*smoke.findings, finding))
@@ -126,9 +112,11 @@ def smoke_under(contract: Contract, form: Form, rig: Rig, lease: Lease) -> Smoke
     except DidNotRunError as error:
         problem, evidence = str(error), error.evidence
     if not problem:
-        proof = prove(parse_serve_log(served.log_text()), rig.engine.expected_groups(form))
+        log = parse_serve_log(served.log_text())
+        proof = prove(log, rig.engine.expected_groups(form))
+        request = request or (log.requests[0] if log.requests else None)
         if request is None:
-            problem = "the server logged no whole stage timing"
+            problem = "the server logged no request"
         elif not proof.ok:  # its speed would be that of another form
             request, problem = None, f"did not take effect: {'; '.join(proof.failures)}"
     return SmokeRun(form, served.command, started, request, problem, evidence, served.stopped)
@@ -188,8 +176,8 @@ def _measured_reference(
         except (ContractError, LeaseError) as error:
             rig.say(str(error))
             continue
-        if run.request is not None and run.request.step_s is not None:
-            step_s = run.request.step_s
+        step_s = smoke_step(run.request)
+        if step_s is not None:
             source = f"cards {show(other.cards)}, a group of the same size and links"
             return Expectation(step_s, source), {"contract": other.id, "cards": list(other.cards), "step_s": step_s}
     return None, None

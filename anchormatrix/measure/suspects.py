@@ -21,18 +21,12 @@ from anchormatrix.measure.smoke_run import Rig, smoke_under
 NAME = "suspect.json"
 
 
-def mark(contract: Contract, results: Path, stopped: StopRecord, what: str) -> None:
-    """Remember that ``what`` had to be killed on the contract's cards."""
+def mark(contract: Contract, results: Path, what: str) -> None:
+    """Remember why the contract's cards are suspect: what was killed on them, or ran far too slowly."""
+    when = datetime.now(UTC).isoformat(timespec="seconds")
     write_json(
         results / contract.id / NAME,
-        {
-            "contract": contract.id,
-            "cards": list(contract.cards),
-            "what": what,
-            "how": stopped.how,
-            "survivors": stopped.survivors,
-            "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        },
+        {"contract": contract.id, "cards": list(contract.cards), "what": what, "when": when},
     )
 
 
@@ -67,24 +61,37 @@ def clear(contract: Contract, form: Form, rig: Rig, results: Path, lease: Lease)
     marks = suspicions(contract, results)
     if not marks:
         return
-    rig.say(f"cards {show(contract.cards)} are suspect ({marks[0][1].get('what')} had to be killed): smoke first")
+    rig.say(f"cards {show(contract.cards)} are suspect ({marks[0][1].get('what')}): smoke first")
     run = smoke_under(contract, form, rig, lease)
     expectation = expected_step(contract, form.name, results, rig.settings)
     smoke = judge_smoke(contract.id, run.request, expectation, rig.settings.smoke)
     if smoke.status == "rejected" or needs_smoke(run.stopped):
         reasons = run.problem or "; ".join(finding.text for finding in smoke.findings) or "it had to be killed again"
+        _reject(contract, results, reasons)
         raise ContractError(
-            f"suspect since {marks[0][1].get('what')} had to be killed, and the smoke fails: {reasons}",
+            f"suspect ({marks[0][1].get('what')}), and the smoke fails: {reasons}",
             where=f"cards {show(contract.cards)}",
-            todo="reset the driver, or let the workflow choose another group; the mark is suspect.json",
+            todo="reset the driver, or run again: the workflow then uses another group",
         )
     take_back(contract.cards, marks)
 
 
+def _reject(contract: Contract, results: Path, reasons: str) -> None:
+    """Let the group's stored smoke say what was found since: the next run then takes the next legal group."""
+    path = results / contract.id / "smoke.json"
+    try:
+        stored = read_json(path)
+    except InputError:
+        return
+    finding = {"kind": "residue", "text": f"found again before a session: {reasons}", "value": None, "limit": None}
+    stored.pop("schema")
+    write_json(path, {**stored, "status": "rejected", "findings": [*stored.get("findings", []), finding]})
+
+
 def after_smoke(contract: Contract, results: Path, smoke: Smoke, stopped: StopRecord | None) -> None:
     """Mark the group when the smoke itself had to be killed; take back its suspicion when the smoke passed."""
-    if stopped is not None and needs_smoke(stopped):
-        mark(contract, results, stopped, "its smoke")
+    if needs_smoke(stopped):
+        mark(contract, results, "its smoke had to be killed")
     elif smoke.status != "rejected":
         take_back(contract.cards, suspicions(contract, results))
 

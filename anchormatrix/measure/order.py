@@ -1,0 +1,72 @@
+"""What a session is asked to do, and the exact command and requests that follow from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from anchormatrix.contract import Contract
+from anchormatrix.engines.base import ServeCommand
+from anchormatrix.forms import Form
+from anchormatrix.measure.rig import Rig
+from anchormatrix.settings import Settings
+
+FEW, ANCHOR = "few", "anchor"
+
+
+@dataclass(frozen=True)
+class SessionOrder:
+    """What to measure. ``results`` is the results folder; a capture goes to ``<results>/<contract>/<form>/capture``."""
+
+    contract: Contract
+    form: Form
+    window: int
+    results: Path
+
+    @property
+    def folder(self) -> Path:
+        """The form's folder."""
+        return self.results / self.contract.id / self.form.name
+
+
+def captures(order: SessionOrder, settings: Settings) -> bool:
+    """Whether the session captures: only the first window does."""
+    return settings.capture.enabled and order.window == 1
+
+
+def capture_request(settings: Settings) -> int | None:
+    """The number, from 1, of the captured request when the environment triggers it: it must be known at the launch."""
+    if settings.capture.trigger != "env":
+        return None
+    return settings.matrix.warmups.max + 2 * settings.matrix.repeats + 1
+
+
+def session_command(order: SessionOrder, rig: Rig, *, port: int, capture_dir: str | None) -> ServeCommand:
+    """The command of a session. Raises :class:`EngineError` when the engine refuses the form."""
+    return rig.engine.serve_command(
+        order.form,
+        port=port,
+        visible_env=rig.device.visible_env(order.contract.cards),
+        capture_dir=capture_dir,
+        capture_request=capture_request(rig.settings) if capture_dir else None,
+    )
+
+
+def planned_command(order: SessionOrder, rig: Rig) -> ServeCommand:
+    """The command a session would start, for ``--dry-run``: reads the cards, starts nothing."""
+    settings = rig.settings
+    rig.device.read(rig.host, timeout_s=settings.host.command_timeout_s)
+    folder = f"{settings.host.scratch_dir}/capture" if captures(order, settings) else None
+    return session_command(order, rig, port=rig.host.free_port(), capture_dir=folder)
+
+
+def planned_requests(order: SessionOrder, rig: Rig) -> list[str]:
+    """The requests of a session in words, for ``--dry-run``."""
+    settings = rig.settings
+    few, anchor = settings.matrix.tiers[FEW], settings.matrix.tiers[ANCHOR]
+    warm, agree = settings.matrix.warmups, f"until neighbours agree to {settings.matrix.warmups.steady_pct:g} %"
+    lines = [f"{warm.min} to {warm.max} excluded requests of {few} steps, {agree}"]
+    lines += [f"{settings.matrix.repeats} times: {few} steps, then {anchor} steps"]
+    if captures(order, settings):
+        lines.append(f"1 excluded request of {rig.engine.capture_request_steps(few)} steps under the profiler")
+    return lines
