@@ -270,7 +270,8 @@ class SshHost:
     def _service(self) -> AgentClient:
         """The agent for commands and files; another one when the last was lost."""
         with self._lock:
-            if self._served is None or self._served.lost or not self._transport().is_active():
+            alive = self._connection is not None and self._connection.alive
+            if self._served is None or self._served.lost or not alive:
                 self._served = self._agent()
             return self._served
 
