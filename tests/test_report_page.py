@@ -17,6 +17,7 @@ from report_results import HOSTILE, ROOT, settings, with_text, write_results
 
 from anchormatrix.report.build import build_report
 from anchormatrix.report.figures import NAMES
+from anchormatrix.report.svg import WIDTH, text_width
 
 _VOID = {"meta", "br", "img", "input", "hr", "link"}
 
@@ -221,3 +222,10 @@ def test_the_command_builds_the_report_and_names_what_it_could_not_use(tmp_path:
 def test_every_figure_has_a_caption() -> None:
     for name in (*NAMES, "matrix_report", "cells"):
         assert (ROOT / "report" / f"{name}.rst").read_text(encoding="utf-8").strip()
+
+
+def test_no_text_in_a_picture_is_wider_than_the_picture(tmp_path: Path) -> None:
+    out = build(tmp_path, text="W" * 400, failed=("tp2-usp2",), no_group=2)
+    for path in (out / "figures").iterdir():
+        for node in ElementTree.fromstring(path.read_text(encoding="utf-8")).iter("{http://www.w3.org/2000/svg}text"):
+            assert text_width(node.text or "", float(node.get("font-size", "12"))) <= WIDTH

@@ -47,7 +47,7 @@ def test_text_is_escaped_and_shortened_to_its_room() -> None:
     assert [node.text for node in root.iter("{http://www.w3.org/2000/svg}text")] == ["<b>&"]
     short = fitted("a very long name that cannot fit", 80)
     assert short.endswith("…")
-    assert text_width(short, 12.5) <= 100
+    assert text_width(short, 12.5) <= 80
 
 
 def _ring(size: int) -> Topology:

@@ -65,7 +65,7 @@ def strip(title: str, rows: Sequence[Row], scale: Scale, legend: Legend, words: 
     """Draw rows of marks over one axis; ``words`` heads the column of figures at the right."""
     drawing = Drawing(title)
     drawing.text(WIDTH, 38, words, role="muted", anchor="end", size=12)
-    drawing.text(0, 15, title, bold=True, size=13.5)
+    drawing.heading()
     drawing.legend(38, legend)
     top = y = 56.0
     blocks: list[float] = []

@@ -68,7 +68,7 @@ def _draw_links(drawing: Drawing, topology: Topology, columns: dict[int, float],
             x1, x2, ground + 34, rise + 34 / 0.75, "fast", dash="" if inside else "3 3", tip=f"{a} – {b}: {link}"
         )
     counts = Counter(link for _, _, link in fast)
-    drawing.text(0, 15, drawing.title, bold=True, size=13.5)
+    drawing.heading()
     y = ground - 22
     for link, count in sorted(counts.items()):
         drawing.line(0, y - 4, 22, y - 4, "fast", width=2)

@@ -57,7 +57,7 @@ def step_parts(measured: Measured) -> Drawing:
     if not found:
         return note(title, why_not_analysed(measured))
     drawing = Drawing(title)
-    drawing.text(0, 15, title, bold=True, size=13.5)
+    drawing.heading()
     legend = [("block", _PARTS[part], PART_WORDS[part], False) for part in COLUMNS if _present(found, part)]
     if any(anatomy.slowest.overlapped > 0 for anatomy in found.values() if anatomy.slowest):
         legend.append(("block", "hidden", "communication behind compute", False))
@@ -115,7 +115,7 @@ def differences(measured: Measured) -> Drawing:
         reason = "a difference needs two analysed forms of this size; "
         return note(title, reason + (f"only {next(iter(found))} is there" if found else why_not_analysed(measured)))
     drawing = Drawing(title)
-    drawing.text(0, 15, title, bold=True, size=13.5)
+    drawing.heading()
     y = 32.0
     for first, second in pairs(measured):
         a, b = found[first].slowest, found[second].slowest
@@ -172,7 +172,7 @@ def masking(measured: Measured) -> Drawing:
     if not found:
         return note(title, _why_not(measured, "masking", "no capture of this contract has a masking bound"))
     drawing = Drawing(title)
-    drawing.text(0, 15, title, bold=True, size=13.5)
+    drawing.heading()
     drawing.legend(
         38,
         [("block", "hidden", "measured", False), ("tick", "ink", "bound at c and f", False)],
@@ -206,7 +206,7 @@ def layers(measured: Measured) -> Drawing:
     if not found:
         return note(title, _why_not(measured, "timeline", "no capture of this contract gave a layer's timeline"))
     drawing = Drawing(title)
-    drawing.text(0, 15, title, bold=True, size=13.5)
+    drawing.heading()
     used = {segment.kind for layer in found.values() for _, lane in layer.lanes for segment in lane}
     shown = [SEGMENTS[kind] for kind in SEGMENTS if kind in used]
     drawing.legend(38, [("block", role, words, False) for role, words in shown[:4]])

@@ -11,12 +11,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
+from itertools import accumulate
 
 WIDTH = 1040.0
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Helvetica Neue', Arial, sans-serif"
-# Glyph widths of the usual interface fonts in em, on the wide side: narrow letters, capitals and wide ones, the rest.
-_NARROW, _WIDE = frozenset("iljtfrI.,:;'|!() ·-"), frozenset("mwMWABCDEFGHKLNOPQRSTUVXYZ±−÷×%@")
-_GLYPHS = (0.36, 0.72, 0.585)
+# Glyph widths of the usual interface fonts in em, on the wide side.
+_GLYPHS = dict.fromkeys("iljtfrI.,:;'|!() ·-", 0.36)
+_GLYPHS |= dict.fromkeys("ABCDEFGHKLNOPQRSTUVXYZ±−÷×→", 0.72) | dict.fromkeys("mwMW@%…", 1.0)
+_GLYPH = 0.585
 
 # role: (light, dark). Hues after Okabe and Ito, darkened or lightened until they read on either paper.
 PALETTE: dict[str, tuple[str, str]] = {
@@ -157,6 +159,10 @@ class Drawing:
         tag = body.split(" ", 1)[0]
         self.parts.append(f"<{body}><title>{escape(tip)}</title></{tag}>" if tip else f"<{body}/>")
 
+    def heading(self) -> None:
+        """The title, at the top."""
+        self.text(0, 15, fitted(self.title, WIDTH * 0.95, 13.5), bold=True, size=13.5)
+
     def inline(self) -> str:
         """The picture for use inside a page that has :func:`theme_css`."""
         return (
@@ -182,8 +188,8 @@ def standalone(title: str, drawings: Sequence[Drawing]) -> str:
 def note(title: str, words: str) -> Drawing:
     """A picture that says why there is no picture."""
     drawing = Drawing(title, height=44)
-    drawing.text(0, 18, title, bold=True)
-    drawing.text(0, 38, words, role="muted")
+    drawing.heading()
+    drawing.text(0, 36, fitted(words, WIDTH), role="muted")
     return drawing
 
 
@@ -203,8 +209,7 @@ def ticks(low: float, high: float, about: int = 6) -> list[float]:
 
 def text_width(words: str, size: float) -> float:
     """Estimated width of a text."""
-    narrow, wide, other = _GLYPHS
-    return size * sum(narrow if char in _NARROW else wide if char in _WIDE else other for char in words)
+    return size * sum(_GLYPHS.get(char, _GLYPH) for char in words)
 
 
 def fitted(words: str, width: float, size: float = 12.5) -> str:
@@ -212,8 +217,9 @@ def fitted(words: str, width: float, size: float = 12.5) -> str:
     words = words.replace("\n", " ")
     if text_width(words, size) <= width:
         return words
-    room = max(int(width / (size * _GLYPHS[2])), 1)
-    return words[: room - 1].rstrip() + "…"
+    widths = accumulate((text_width(char, size) for char in words), initial=size)  # the ellipsis is one em wide
+    kept = sum(used <= width for used in widths) - 1
+    return words[: max(kept, 0)].rstrip() + "…"
 
 
 def _fill(role: str) -> str:
