@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from anchormatrix.errors import HostError
-from anchormatrix.hosts import agent
+from anchormatrix.hosts import locks, processes
 from anchormatrix.hosts.local import LocalHost
 from anchormatrix.hosts.open import open_host
 from anchormatrix.settings import HostSettings
@@ -48,7 +48,7 @@ def wait_until(true: Callable[[], bool], seconds: float = 15) -> None:
 
 
 def lives(pid: int) -> bool:
-    found = agent.entry(pid)
+    found = processes.entry(pid)
     return found is not None and found.state not in "ZX"
 
 
@@ -213,9 +213,9 @@ def test_a_stop_command_reaches_a_server_that_signals_do_not(host: LocalHost, tm
 def test_a_signal_never_goes_to_a_later_process_with_the_same_id():
     child = subprocess.Popen(["sleep", "60"])
     try:
-        now = agent.entry(child.pid)
+        now = processes.entry(child.pid)
         assert now is not None
-        assert not agent.send(agent.Entry(child.pid, now.parent, now.start - 1, "S"), signal.SIGKILL)
+        assert not processes.send(processes.Entry(child.pid, now.parent, now.start - 1, "S"), signal.SIGKILL)
         assert child.poll() is None
     finally:
         child.kill()
@@ -245,7 +245,7 @@ def test_closing_the_host_stops_what_still_runs(host: LocalHost, tmp_path: Path)
 
 def test_a_server_whose_agent_was_killed_is_still_stopped(host: LocalHost, tmp_path: Path):
     server = python(host, STUBBORN, tmp_path / "log")
-    parent = agent.entry(server.pid)
+    parent = processes.entry(server.pid)
     assert parent is not None
     os.kill(parent.parent, signal.SIGKILL)
     with pytest.raises(HostError, match="the supervision agent ended unexpectedly"):
@@ -282,11 +282,11 @@ def test_a_measuring_script_that_is_killed_leaves_nothing_running(tmp_path: Path
         assert script.stdout is not None
         pid = int(script.stdout.readline())
         wait_until(lambda: "up" in log.read_text())
-        assert [card["what"] for card in agent.holders(str(tmp_path / "leases"))] == ["measuring", "measuring"]
+        assert [card["what"] for card in locks.holders(str(tmp_path / "leases"))] == ["measuring", "measuring"]
         script.kill()
     wait_until(lambda: not lives(pid))
-    wait_until(lambda: not any(card["held"] for card in agent.holders(str(tmp_path / "leases"))))
+    wait_until(lambda: not any(card["held"] for card in locks.holders(str(tmp_path / "leases"))))
     wait_until(lambda: Path(f"{log}.stop.json").exists())
     record = json.loads(Path(f"{log}.stop.json").read_text())
     assert record["how"] == how
-    assert [card["card"] for card in agent.holders(str(tmp_path / "leases"))] == ([0, 1] if how == "sigkill" else [])
+    assert [card["card"] for card in locks.holders(str(tmp_path / "leases"))] == ([0, 1] if how == "sigkill" else [])

@@ -18,7 +18,8 @@ import pytest
 from openssh import MISSING, running_sshd
 
 from anchormatrix.errors import HostError, InputError, LeaseError
-from anchormatrix.hosts import agent
+from anchormatrix.hosts import processes
+from anchormatrix.hosts.bundle import agent_command
 from anchormatrix.hosts.local import LocalHost
 from anchormatrix.hosts.open import open_host
 from anchormatrix.hosts.ssh import SshHost
@@ -65,7 +66,7 @@ def wait_until(true: Callable[[], bool], seconds: float = 15) -> None:
 
 
 def lives(pid: int) -> bool:
-    found = agent.entry(pid)
+    found = processes.entry(pid)
     return found is not None and found.state not in "ZX"
 
 
@@ -281,7 +282,7 @@ def test_commands_work_again_after_a_break(host: SshHost):
 
 def test_a_server_whose_agent_was_killed_is_still_stopped(host: SshHost, tmp_path: Path):
     process = polite(host, tmp_path / "log")
-    parent = agent.entry(process.pid)
+    parent = processes.entry(process.pid)
     assert parent is not None
     os.kill(parent.parent, 9)
     process.stop(grace_s=5)
@@ -289,15 +290,13 @@ def test_a_server_whose_agent_was_killed_is_still_stopped(host: SshHost, tmp_pat
 
 
 def test_an_agent_that_hears_nothing_stops_its_server(tmp_path: Path):
-    source = Path(agent.__file__)
-    child = subprocess.Popen(
-        [sys.executable, "-E", "-S", str(source), "--silence", "0.5"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    words, sources = agent_command(sys.executable, "--silence", "0.5")
+    child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     with child:
         assert child.stdin is not None
         assert child.stdout is not None
         child.stdin.write(
-            b'{"op": "start", "argv": ["sleep", "60"], "env": {}, "path": [], "log": "%s", "grace_s": 5, '
+            sources + b'{"op": "start", "argv": ["sleep", "60"], "env": {}, "path": [], "log": "%s", "grace_s": 5, '
             b'"stop_command": [], "token": "t"}\n' % str(tmp_path / "log").encode()
         )
         child.stdin.flush()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from anchormatrix.errors import LeaseError
-from anchormatrix.hosts import agent
+from anchormatrix.hosts import locks
 from anchormatrix.hosts.local import LocalHost
 from anchormatrix.lease import Holding, holdings, holdings_text, lease_cards
 from anchormatrix.settings import HostSettings
@@ -106,7 +106,7 @@ def test_what_is_known_of_a_suspect_card_is_shown():
 
 def test_a_look_at_the_locks_never_makes_a_free_card_refuse(host: LocalHost, tmp_path: Path):
     host.lease([0], holder={}, wait_s=0).release()
-    looking = "import sys\nfrom anchormatrix.hosts import agent\nwhile True: agent.holders(sys.argv[1])"
+    looking = "import sys\nfrom anchormatrix.hosts import locks\nwhile True: locks.holders(sys.argv[1])"
     looker = subprocess.Popen([sys.executable, "-c", looking, str(tmp_path / "leases")], cwd=ROOT)
     try:
         for _ in range(200):
@@ -170,5 +170,5 @@ def test_a_thousand_contended_acquisitions_by_eight_processes(tmp_path: Path):
     done = [one.communicate(timeout=120)[0].strip() for one in crowd]
     assert done == ["125"] * 8
     assert [one.returncode for one in crowd] == [0] * 8
-    assert agent.holders(str(tmp_path / "leases")) == []
+    assert locks.holders(str(tmp_path / "leases")) == []
     assert not list(tmp_path.glob("used-*"))

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from anchormatrix.errors import HostError, LeaseError
-from anchormatrix.hosts import agent
+from anchormatrix.hosts import locks, processes
 from anchormatrix.hosts.base import Completed, Lease, RunningProcess, StopRecord
+from anchormatrix.hosts.bundle import agent_command
 from anchormatrix.hosts.copying import copied_file, copied_tree
 from anchormatrix.hosts.supervision import (
     AgentClient,
@@ -33,7 +34,6 @@ from anchormatrix.hosts.supervision import (
 from anchormatrix.settings import HostSettings
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-_AGENT_FILE = str(Path(agent.__file__).resolve())
 _PRCTL = ctypes.CDLL(None).prctl
 _PARENT_DEATH = 1
 _TERM_WAIT_S, _KILL_WAIT_S = 2.0, 2.0
@@ -99,8 +99,8 @@ class LocalHost:
     def lease(self, cards: Sequence[int], *, holder: Mapping[str, str], wait_s: float) -> LocalLease:
         said: dict[str, Any] = complete_holder(holder)
         try:
-            files = agent.take(self._lease_dir, cards, said, wait_s, time.sleep)
-        except agent.HeldError as error:
+            files = locks.take(self._lease_dir, cards, said, wait_s, time.sleep)
+        except locks.HeldError as error:
             raise held(error.card, error.holder, self.alias, wait_s) from None
         except OSError as error:
             raise LeaseError(
@@ -152,9 +152,9 @@ class LocalHost:
         return process
 
     def own_pids(self) -> frozenset[int]:
-        table = agent.processes()
+        table = processes.visible()
         here = os.getpid()
-        own = {here} | agent.descendants(table, {here})
+        own = {here} | processes.descendants(table, {here})
         above = table.get(here)
         while above is not None and above.parent > 1:
             own.add(above.parent)
@@ -206,7 +206,7 @@ class LocalHost:
 
     def holders(self) -> list[dict[str, object]]:
         try:
-            return list(agent.holders(self._lease_dir))
+            return list(locks.holders(self._lease_dir))
         except OSError as error:
             raise HostError(f"leases cannot be read ({error})", where=self.alias) from None
 
@@ -225,16 +225,18 @@ class LocalHost:
         return complete
 
     def _agent(self, files: Sequence[int]) -> AgentClient:
-        keep = ",".join(map(str, files))
+        words, sources = agent_command(sys.executable, "--keep", ",".join(map(str, files)))
         child = subprocess.Popen(
-            [sys.executable, "-E", "-S", _AGENT_FILE, "--keep", keep],
+            words,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             pass_fds=list(files),
             start_new_session=True,
         )
-        return AgentClient(_Pipes(child), self.alias)
+        pipes = _Pipes(child)
+        pipes.send(sources)
+        return AgentClient(pipes, self.alias)
 
 
 class LocalLease:
@@ -242,12 +244,12 @@ class LocalLease:
 
     def __init__(self, cards: tuple[int, ...], files: list[int]) -> None:
         self.cards = cards
-        self.suspect = tuple(card for card, file in zip(cards, files, strict=True) if agent.suspect_since(file))
+        self.suspect = tuple(card for card, file in zip(cards, files, strict=True) if locks.suspect_since(file))
         self.files = files
         self.processes: list[SupervisedProcess] = []
 
     def trust(self) -> None:
-        agent.mark(self.files, None)
+        locks.mark(self.files, None)
         self.suspect = ()
 
     def release(self) -> None:
@@ -257,7 +259,7 @@ class LocalLease:
         for process in self.processes:
             process.client.end(_RELEASE_S)
         stuck = any(process.stopped and process.stopped.survivors for process in self.processes)
-        agent.give_back(files, clear=not stuck)
+        locks.give_back(files, clear=not stuck)
 
     def __enter__(self) -> LocalLease:
         return self

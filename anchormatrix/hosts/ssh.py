@@ -21,8 +21,9 @@ from pathlib import Path
 import paramiko
 
 from anchormatrix.errors import HostError, LeaseError
-from anchormatrix.hosts import agent
+from anchormatrix.hosts.agent import RECORD_SUFFIX
 from anchormatrix.hosts.base import Completed, Lease, RunningProcess, StopRecord
+from anchormatrix.hosts.bundle import agent_command
 from anchormatrix.hosts.forwarding import Forward
 from anchormatrix.hosts.local import failed, hangs
 from anchormatrix.hosts.ssh_connection import Connection, connect
@@ -48,10 +49,6 @@ SILENCE_S = 30.0
 _BEAT_S = 5.0
 _FETCH_TRIES = 3
 _RELEASE_S = 180.0
-_BOOTSTRAP = (
-    "import os\nn=%d\nd=b''\nwhile len(d)<n:\n c=os.read(0,n-len(d))\n if not c: raise SystemExit(3)\n d+=c\n"
-    "exec(compile(d,'agent','exec'))"
-)
 
 
 class SshHost:
@@ -276,12 +273,11 @@ class SshHost:
             return self._served
 
     def _agent(self) -> AgentClient:
-        source = Path(agent.__file__).read_bytes()
-        words = ("exec", self._ssh.python, "-E", "-S", "-c", _BOOTSTRAP % len(source), "--silence", str(SILENCE_S))
+        words, sources = agent_command(self._ssh.python, "--silence", str(SILENCE_S))
         try:
             channel = self._transport().open_session(timeout=self._ssh.connect_timeout_s)
-            channel.exec_command(shlex.join(words))
-            channel.sendall(source)
+            channel.exec_command(f"exec {shlex.join(words)}")
+            channel.sendall(sources)
         except (paramiko.SSHException, EOFError, OSError) as error:
             raise self._lost(error) from None
         client = AgentClient(_Channel(channel), self.alias)
@@ -312,7 +308,7 @@ class SshHost:
         deadline = time.monotonic() + SILENCE_S + grace_s + 10
         while time.monotonic() < deadline:
             with contextlib.suppress(HostError, ValueError, KeyError):
-                return stop_record(json.loads(self.read_from(log_path + agent.RECORD_SUFFIX, 0)))
+                return stop_record(json.loads(self.read_from(log_path + RECORD_SUFFIX, 0)))
             time.sleep(0.5)
         return None
 

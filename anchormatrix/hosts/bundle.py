@@ -1,0 +1,40 @@
+"""How the supervision agent is started: its source is handed to a bare Python, here and over SSH alike.
+
+Nothing is installed and no file is left on the host; the interpreter there needs to know nothing of this project.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+_MODULES = ("locks", "processes", "agent")
+_LOADER = """# supervision agent of anchormatrix
+import json, os, sys, types
+size, text = %d, b""
+while len(text) < size:
+    more = os.read(0, size - len(text))
+    if not more:
+        sys.exit(3)
+    text += more
+for name, source in json.loads(text):
+    module = sys.modules[name] = types.ModuleType(name)
+    module.__path__ = []
+    exec(compile(source, name, "exec"), module.__dict__)
+sys.exit(module.main(sys.argv[1:]))
+"""
+
+
+@cache
+def _sources() -> bytes:
+    here = Path(__file__).parent
+    packages = [("anchormatrix", ""), ("anchormatrix.hosts", "")]
+    modules = [(f"anchormatrix.hosts.{name}", (here / f"{name}.py").read_text(encoding="utf-8")) for name in _MODULES]
+    return json.dumps(packages + modules).encode()
+
+
+def agent_command(python: str, *options: str) -> tuple[Sequence[str], bytes]:
+    """The words that start an agent under a Python of a host, and what must come first on its stdin."""
+    return (python, "-E", "-S", "-c", _LOADER % len(_sources()), *options), _sources()
