@@ -129,7 +129,10 @@ class WarmupSettings:
 
 @dataclass(frozen=True)
 class MatrixSettings:
-    """What is measured. ``tiers`` maps ``few`` and ``anchor`` to steps; ``forms`` maps a size to names or ``auto``."""
+    """What is measured. ``tiers`` maps ``few`` and ``anchor`` to steps; ``forms`` maps a size to names or ``auto``.
+
+    ``extra_windows`` may replace noisy windows under the adaptive design.
+    """
 
     sizes: tuple[int, ...]
     tiers: Mapping[str, int]
@@ -138,6 +141,7 @@ class MatrixSettings:
     design: str
     forms: Mapping[int, tuple[str, ...]] | str
     warmups: WarmupSettings
+    extra_windows: int = 1
 
 
 @dataclass(frozen=True)
@@ -184,22 +188,26 @@ class AttributionSettings:
 
 @dataclass(frozen=True)
 class BandwidthSettings:
-    """The size sweep of a group."""
+    """The size sweep of a group: by the configured collective test, else by torch in ``python``'s environment."""
 
     enabled: bool
     sizes_mb: tuple[float, ...]
     concurrency: tuple[int, ...]
     repeats: int
     command: tuple[str, ...]
+    python: tuple[str, ...] = ("python3",)
+    timeout_s: float = 300
 
 
 @dataclass(frozen=True)
 class SelectionSettings:
-    """How forms are chosen and judged."""
+    """How forms are chosen and judged. ``mask_chunks`` are the chunk counts of masking that ``forms: auto`` tries."""
 
     offload_order: tuple[str, ...]
     memory_reserve_gb: float
     bandwidth: BandwidthSettings
+    host_memory_gb: float | None = None
+    mask_chunks: tuple[int, ...] = (1,)
 
 
 @dataclass(frozen=True)

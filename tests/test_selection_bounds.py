@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from anchormatrix.contract import Contract
 from anchormatrix.errors import InputError
 from anchormatrix.forms import parse_form
-from anchormatrix.selection.bounds import byte_bound, byte_rows, collectives, rank_groups
+from anchormatrix.selection.bounds import byte_bound, byte_rows, collectives, concurrency, rank_groups
 from anchormatrix.selection.figures import ModelFigures
 from anchormatrix.selection.sweep import Sweep, SweepPoint, interpolate, sweep_from_dict, wire_bytes
 from anchormatrix.topology import Topology
@@ -108,9 +108,12 @@ def test_time_is_fixed_cost_plus_bytes_over_bandwidth():
 
 
 def test_cfg_ranks_share_the_forwards():
-    bound = byte_bound(parse_form("tp1-usp4-cfg2"), MHA, contract(), sweep(concurrency=2))
-    assert bound.forwards_per_step == 1
-    assert bound.calls[0].concurrency == 2
+    assert byte_bound(parse_form("tp1-usp4-cfg2"), MHA, contract(), sweep()).forwards_per_step == 1
+
+
+def test_communicators_run_at_once_only_on_streams_of_their_own():
+    names = ("tp2-usp2", "tp1-usp4+mask2", "tp1-usp2-ag2+mask2", "tp1-usp4+distributed-layerwise-offload")
+    assert [concurrency(parse_form(name)) for name in names] == [1, 1, 2, 2]
 
 
 def test_links_that_were_not_swept_stay_unknown():

@@ -3,10 +3,13 @@
 The policy is a pure function of what was measured so far, so that each measuring job can consult it by itself:
 
 - window 1 measures the forms in their order; a form whose anchor step lies further above the best than noise could
-  undo (dispersion limit + window drift limit) is stopped after its first anchor request;
+  undo is stopped after its first anchor request. That reach is three times the mean dispersion of the cells measured
+  so far (about five standard deviations of one request), at least twice the noise floor and at most what the rules
+  let pass (dispersion limit + window drift limit);
 - later windows, in reverse order every second time, measure only the forms that can still win, the best two at least:
   windows stay paired, and no single window decides;
-- later windows repeat less where the first left no doubt, and as often as the first where the decision hangs on it;
+- later windows repeat less than the first, except where the first's margin lies so close to the noise floor that the
+  decision hangs on more repeats;
 - a window in which a contender is noisy is not used and replaced by an extra one while that may help; noise far above
   the limit ends the measuring, because nothing may be ranked on it.
 """
@@ -15,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
+from statistics import fmean, median
 
 from anchormatrix.forms import parse_form
 from anchormatrix.measure.cells import SessionResult
@@ -23,6 +26,7 @@ from anchormatrix.measure.ramp import spread_pct
 from anchormatrix.settings import MatrixSettings, VerdictSettings
 
 FEW, ANCHOR = "few", "anchor"
+_ENOUGH_CELLS = 4  # two forms at two tiers
 _FAILED = ("did_not_run", "void", "unmeasurable")
 
 
@@ -30,8 +34,9 @@ _FAILED = ("did_not_run", "void", "unmeasurable")
 class AdaptiveLimits:
     """``repeats`` of a first window and ``confirm_repeats`` of later ones where the first left no doubt.
 
-    ``extra_windows`` may replace noisy ones. ``hopeless_pct`` above the best a form cannot win any more; ``doubt_pct``
-    of margin below which the decision hangs on more repeats; above ``give_up_pct`` of dispersion nothing more is tried.
+    ``extra_windows`` may replace noisy ones. A form further above the best than ``hopeless_dispersions`` times the
+    mean dispersion, within ``hopeless_min_pct`` and ``hopeless_max_pct``, cannot win any more. Above
+    ``give_up_pct`` of dispersion nothing more is tried.
     """
 
     repeats: int = 3
@@ -40,8 +45,9 @@ class AdaptiveLimits:
     extra_windows: int = 1
     dispersion_pct: float = 3.0
     noise_floor_pct: float = 1.0
-    hopeless_pct: float = 6.0
-    doubt_pct: float = 6.0
+    hopeless_dispersions: float = 3.0
+    hopeless_min_pct: float = 2.0
+    hopeless_max_pct: float = 6.0
     give_up_pct: float = 4.5
 
     @property
@@ -54,9 +60,8 @@ def limits_from(matrix: MatrixSettings, verdict: VerdictSettings, *, extra_windo
     """The policy's limits from the configuration; the derived ones follow from the noise that the rules allow.
 
     Noise within the rules can move a step by the dispersion limit and a window by the drift limit, so a form that is
-    further behind than both together cannot win; noise half as large again as its limit does not pass by luck.
+    further behind than both together never wins; noise half as large again as its limit does not pass by luck.
     """
-    noise = verdict.dispersion_pct + verdict.window_drift_pct
     return AdaptiveLimits(
         repeats=matrix.repeats,
         confirm_repeats=max(2, matrix.repeats - 1),
@@ -64,8 +69,8 @@ def limits_from(matrix: MatrixSettings, verdict: VerdictSettings, *, extra_windo
         extra_windows=extra_windows,
         dispersion_pct=verdict.dispersion_pct,
         noise_floor_pct=verdict.noise_floor_pct,
-        hopeless_pct=noise,
-        doubt_pct=noise,
+        hopeless_min_pct=2 * verdict.noise_floor_pct,
+        hopeless_max_pct=verdict.dispersion_pct + verdict.window_drift_pct,
         give_up_pct=1.5 * verdict.dispersion_pct,
     )
 
@@ -122,7 +127,7 @@ def order_for(
     if skip:
         return Order(form, window, skip=skip)
     best = state.best_step(window) if state.enough_rivals(form, window) else None
-    stop = None if best is None else best * (1 + limits.hopeless_pct / 100)
+    stop = None if best is None else best * (1 + state.reach_pct(window) / 100)
     return Order(form, window, state.repeats(window), stop)
 
 
@@ -202,7 +207,7 @@ class _State:
                     continue
                 behind = 100 * (step / best - 1)
                 worst[form] = max(worst.get(form, 0.0), behind)
-                if behind > self.limits.hopeless_pct:
+                if behind > self.reach_pct(window):
                     out.add(form)
         left = {form for form in self.forms if not self.failed(form)} - out
         ranked = sorted((f for f in worst if self._whole(f)), key=lambda form: worst[form])
@@ -247,13 +252,32 @@ class _State:
         windows = sorted({window for _, window in self.measured})
         return [window for window in windows if all((form, window) in self.measured for form in wanted)]
 
+    def dispersion(self, window: int) -> float:
+        """Mean dispersion up to a window of the cells with enough repeats to tell; the limit when there are too few."""
+        spreads = [
+            spread_pct(values)
+            for (_, number), session in self.measured.items()
+            if number <= window
+            for values in session.values_s.values()
+            if len(values) >= self.limits.repeats
+        ]
+        return fmean(spreads) if len(spreads) >= _ENOUGH_CELLS else self.limits.dispersion_pct
+
+    def reach_pct(self, window: int) -> float:
+        """How far behind the best noise could have put the best form."""
+        limits = self.limits
+        reach = limits.hopeless_dispersions * self.dispersion(window)
+        return min(limits.hopeless_max_pct, max(limits.hopeless_min_pct, reach))
+
     def repeats(self, window: int) -> int:
         """Pairs of a session: fewer in later windows unless the decision hangs on them."""
         if window == 1:
             return self.limits.repeats
         steps = sorted(step for form in self.forms if (step := self.anchor(form, 1)) is not None)
-        clear = len(steps) > 1 and 100 * (steps[1] / steps[0] - 1) > self.limits.doubt_pct
-        return self.limits.confirm_repeats if clear else self.limits.repeats
+        noise = self.dispersion(1)
+        floor = max(self.limits.noise_floor_pct, noise)
+        close = len(steps) > 1 and abs(100 * (steps[1] / steps[0] - 1) - floor) <= noise
+        return self.limits.repeats if close else self.limits.confirm_repeats
 
     def why_skip(self, form: str, window: int) -> str:
         """Why a session need not be measured; empty when it must be."""
@@ -297,11 +321,11 @@ class _State:
     def _behind(self, form: str, window: int) -> str:
         for number in range(1, window):
             best, step = self.best_step(number), self.anchor(form, number)
-            if best and step and 100 * (step / best - 1) > self.limits.hopeless_pct:
+            if best and step and 100 * (step / best - 1) > self.reach_pct(number):
                 count = len(self.measured[form, number].values_s[ANCHOR])
                 return (
                     f"{100 * (step / best - 1):.1f} % behind in window {number} after {count} repeats, "
-                    f"noise within the limits can undo {self.limits.hopeless_pct:g} %"
+                    f"noise here can undo {self.reach_pct(number):.1f} %"
                 )
         return "two other forms are closer"
 

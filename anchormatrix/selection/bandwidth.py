@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -13,6 +13,7 @@ from anchormatrix.contract import Contract
 from anchormatrix.errors import ConfigError, InputError, quoted_line
 from anchormatrix.forms import Form
 from anchormatrix.selection.bounds import collectives, link_class, rank_groups
+from anchormatrix.selection.bounds import concurrency as at_once
 from anchormatrix.selection.figures import ModelFigures
 from anchormatrix.selection.sweep import SweepPoint, wire_bytes
 
@@ -22,28 +23,22 @@ TEST_NAMES = {"all_to_all": "alltoall", "all_gather": "all_gather", "all_reduce"
 
 @dataclass(frozen=True, order=True)
 class SweepOrder:
-    """One sweep to run: a collective over card groups that run at once; sizes are bytes one rank hands to a call."""
+    """One sweep to run: a collective over some cards, by so many communicators over the same cards at once.
+
+    ``sizes`` are bytes one rank hands to a call.
+    """
 
     collective: str
-    groups: tuple[tuple[int, ...], ...]
+    cards: tuple[int, ...]
     link_class: str
+    concurrency: int
     sizes: tuple[int, ...]
     repeats: int
 
     @property
     def ranks(self) -> int:
-        """Ranks of one group."""
-        return len(self.groups[0])
-
-    @property
-    def concurrency(self) -> int:
-        """Groups that run at once."""
-        return len(self.groups)
-
-    @property
-    def cards(self) -> tuple[int, ...]:
-        """All cards that take part."""
-        return tuple(card for group in self.groups for card in group)
+        """Ranks of the group."""
+        return len(self.cards)
 
 
 def plan_sweep(
@@ -57,52 +52,44 @@ def plan_sweep(
 ) -> tuple[SweepOrder, ...]:
     """The sweeps that the forms' collectives need on this group, without repetition.
 
-    For every collective of a form the groups it runs in are taken as placed, per link class, alone and with as many of
-    its groups at once as ``concurrency`` allows (1 and the form's own count are always among them, so that implied and
-    isolated bandwidth can be compared at equal concurrency). All-to-all, all-gather and all-reduce over the whole group
-    are always included.
+    Every collective of a form is swept over a group of its ranks as placed, one per link class: with the configured
+    numbers of communicators at once, and with the form's own, so that implied and isolated bandwidth can be compared at
+    equal concurrency. All-to-all, all-gather and all-reduce over the whole group are always included.
     """
     sizes = tuple(sorted({round(size * 1e6) for size in sizes_mb}))
     if not sizes or sizes[0] < 1:
         raise ConfigError(f"sizes {list(sizes_mb)} MB", where="selection.bandwidth.sizes_mb", expected="positive sizes")
-    topology, orders = contract.topology, set()
-    whole = (contract.cards,)
+    topology = contract.topology
+    wanted: set[tuple[str, tuple[int, ...], str, int]] = set()
     if contract.size > 1:
-        kind = contract.link_class
-        orders |= {SweepOrder(name, whole, kind, sizes, repeats) for name in ("all_to_all", "all_gather", "all_reduce")}
+        for name in ("all_to_all", "all_gather", "all_reduce"):
+            wanted |= {(name, contract.cards, contract.link_class, count) for count in {1, *concurrency}}
     for form in forms:
         for call in collectives(form, model):
-            by_links: dict[str, list[tuple[int, ...]]] = {}
-            groups = rank_groups(form, call.dimension)
-            for ranks in groups:
+            for ranks in rank_groups(form, call.dimension):
                 cards = tuple(contract.cards[rank] for rank in ranks)
-                by_links.setdefault(link_class(ranks, contract.cards, topology), []).append(cards)
-            for kind, same in by_links.items():
-                for count in sorted({1, *(n for n in concurrency if n <= len(same)), len(same)}):
-                    orders.add(SweepOrder(call.kind, tuple(same[:count]), kind, sizes, repeats))
-    return tuple(sorted(_distinct(orders), key=lambda order: (order.collective, order.ranks, order.concurrency)))
-
-
-def _distinct(orders: Iterable[SweepOrder]) -> list[SweepOrder]:
-    """One order per (collective, link class, ranks, concurrency): the first cards stand for their like."""
+                kind = link_class(ranks, contract.cards, topology)
+                wanted |= {(call.kind, cards, kind, count) for count in {1, *concurrency, at_once(form)}}
     found: dict[tuple[str, str, int, int], SweepOrder] = {}
-    for order in sorted(orders):
-        found.setdefault((order.collective, order.link_class, order.ranks, order.concurrency), order)
-    return list(found.values())
+    for name, cards, kind, count in sorted(wanted):  # the first cards stand for their like
+        found.setdefault((name, kind, len(cards), count), SweepOrder(name, cards, kind, count, sizes, repeats))
+    return tuple(sorted(found.values(), key=lambda order: (order.collective, order.ranks, order.concurrency)))
 
 
-def test_argv(command: Sequence[str], order: SweepOrder, group: Sequence[int]) -> list[str]:
-    """Fill a configured collective test's command for one group.
+def test_argv(command: Sequence[str], order: SweepOrder) -> list[str]:
+    """Fill a configured collective test's command.
 
-    ``{collective} {ranks} {cards} {min_bytes} {max_bytes} {repeats}`` are replaced where they stand in a word.
+    ``{collective} {ranks} {cards} {min_bytes} {max_bytes} {repeats} {concurrency}`` are replaced where they stand in a
+    word. Raises :class:`ConfigError` for another name in braces.
     """
     values = {
         "collective": TEST_NAMES[order.collective],
-        "ranks": str(len(group)),
-        "cards": ",".join(map(str, group)),
+        "ranks": str(order.ranks),
+        "cards": ",".join(map(str, order.cards)),
         "min_bytes": str(order.sizes[0]),
         "max_bytes": str(order.sizes[-1]),
         "repeats": str(order.repeats),
+        "concurrency": str(order.concurrency),
     }
 
     def filled(match: re.Match[str]) -> str:
@@ -117,12 +104,13 @@ def test_argv(command: Sequence[str], order: SweepOrder, group: Sequence[int]) -
     return [re.sub(r"\{(\w+)\}", filled, word) for word in command]
 
 
-def points_of(order: SweepOrder, measured: Sequence[Sequence[tuple[int, float]]]) -> tuple[SweepPoint, ...]:
-    """Points from (bytes, µs) pairs of each group that ran: the slowest group counts at every size."""
-    by_size: dict[int, list[float]] = {}
-    for group in measured:
-        for size, time_us in group:
-            by_size.setdefault(size, []).append(time_us)
+def can_be_run(command: Sequence[str], order: SweepOrder) -> bool:
+    """Whether a configured test can run the order: several communicators only where its command has a place for it."""
+    return order.concurrency == 1 or not command or any("{concurrency}" in word for word in command)
+
+
+def points_of(order: SweepOrder, measured: Iterable[tuple[int, float]]) -> tuple[SweepPoint, ...]:
+    """Points from (bytes, µs) pairs."""
     return tuple(
         SweepPoint(
             order.collective,
@@ -130,10 +118,10 @@ def points_of(order: SweepOrder, measured: Sequence[Sequence[tuple[int, float]]]
             order.ranks,
             size,
             order.concurrency,
-            max(times),
-            wire_bytes(order.collective, order.ranks, size) / (max(times) * 1e-6) / 1e9,
+            time_us,
+            wire_bytes(order.collective, order.ranks, size) / (time_us * 1e-6) / 1e9,
         )
-        for size, times in sorted(by_size.items())
+        for size, time_us in measured
     )
 
 
@@ -219,15 +207,15 @@ def parse_bench(text: str, *, command: str) -> tuple[tuple[int, float], ...]:
     return tuple(rows)
 
 
-def bench_arguments(order: SweepOrder, *, device: str, backend: str) -> list[str]:
-    """Arguments of ``collective_bench.py``; cards are numbered as they are visible to it, from 0."""
-    place: Mapping[int, int] = {card: index for index, card in enumerate(sorted(order.cards))}
+def bench_order(order: SweepOrder, *, device: str, backend: str) -> str:
+    """The argument of ``collective_bench.py``; only the order's cards are visible to it, numbered from 0."""
     values = {
         "collective": order.collective,
-        "groups": [[place[card] for card in group] for group in order.groups],
+        "ranks": order.ranks,
+        "communicators": order.concurrency,
         "sizes": list(order.sizes),
         "repeats": order.repeats,
         "device": device,
         "backend": backend,
     }
-    return [json.dumps(values, separators=(",", ":"))]
+    return json.dumps(values, separators=(",", ":"))

@@ -66,7 +66,7 @@ class ByteRow:
 class CallBound:
     """The least time of one collective per layer, from the sweep; ``time_us`` is None when the sweep cannot tell.
 
-    ``link_class`` is that of the slowest group of this dimension; ``concurrency`` the communicators that run at once.
+    ``link_class`` is that of the slowest group of this dimension; ``concurrency`` see :func:`concurrency`.
     """
 
     kind: str
@@ -176,6 +176,17 @@ def _chunked(call: Collective, chunks: int) -> Collective:
     )
 
 
+def concurrency(form: Form) -> int:
+    """Communicators that are active at once on one rank's links.
+
+    One, unless calls run on streams of their own: masking overlaps the collectives of Ulysses and all-gather-KV with
+    each other, and distributed offload fetches the next layer's weights meanwhile.
+    """
+    masked = sum(form.degrees[name] > 1 for name in ("usp", "ag")) if form.mask_chunks > 1 else 1
+    fetching = form.offload == "distributed-layerwise-offload" and bool(offload_axis(form))
+    return max(1, masked) + fetching
+
+
 def rank_groups(form: Form, dimension: str) -> tuple[tuple[int, ...], ...]:
     """The rank groups of one degree, tensor ranks fastest: ``tp2-usp2`` has tp groups (0,1) (2,3), usp (0,2) (1,3)."""
     sizes = [form.degrees[name] for name in _PLACEMENT]
@@ -220,24 +231,24 @@ def link_class(ranks: Sequence[int], cards: Sequence[int], topology: Topology) -
 def byte_bound(form: Form, model: ModelFigures, contract: Contract, sweep: Sweep | None) -> ByteBound:
     """The byte bound of a form on a contract's group.
 
-    One call takes t0 + bytes ÷ B(bytes): read from the size sweep of the same link class and concurrency. A dimension's
-    groups run at once, so the slowest link class counts and the concurrency is the number of its groups.
+    One call takes t0 + bytes ÷ B(bytes): read from the size sweep of the same link class and concurrency. Of a
+    dimension's groups the one over the slowest links counts.
     """
-    topology = contract.topology
+    topology, at_once = contract.topology, concurrency(form)
     calls = []
     for call in collectives(form, model):
         groups = rank_groups(form, call.dimension)
         found = [
-            (kind, sweep.estimate(call.kind, kind, call.ranks, call.payload_bytes, len(groups)) if sweep else None)
+            (kind, sweep.estimate(call.kind, kind, call.ranks, call.payload_bytes, at_once) if sweep else None)
             for kind in sorted({link_class(ranks, contract.cards, topology) for ranks in groups})
         ]
-        calls.append(_call_bound(call, len(groups), found))
+        calls.append(_call_bound(call, at_once, found))
     forwards = model.guidance_branches / form.cfg
     rows = byte_rows(form, model, contract.cards, topology)
     return ByteBound(form, rows, tuple(calls), forwards, model.layers // form.pp)
 
 
-def _call_bound(call: Collective, concurrency: int, found: Sequence[tuple[str, Estimate | None]]) -> CallBound:
+def _call_bound(call: Collective, at_once: int, found: Sequence[tuple[str, Estimate | None]]) -> CallBound:
     unknown = [kind for kind, estimate in found if estimate is None or estimate.time_us is None]
     if unknown:
         slowest, time_us = unknown[0], None
@@ -253,7 +264,7 @@ def _call_bound(call: Collective, concurrency: int, found: Sequence[tuple[str, E
         call.calls_per_layer,
         call.payload_bytes,
         slowest,
-        concurrency,
+        at_once,
         time_us,
         basis,
     )

@@ -1,9 +1,10 @@
 """Isolated collective micro-benchmark, run in the engine's environment: one process per card, torch.distributed.
 
-``python collective_bench.py ORDER`` where ORDER is a JSON object: ``collective``, ``groups`` (lists of device numbers
-that run at once), ``sizes`` in bytes handed to one call by one rank, ``repeats``, ``device`` (cpu, cuda or npu) and
-``backend``.
-Prints one line per size, ``{"bytes": n, "times_us": [t, …]}``: each time is that of the slowest rank of all groups.
+``python collective_bench.py ORDER`` where ORDER is a JSON object: ``collective``, ``ranks`` (one per visible device),
+``communicators`` over the same ranks that run at once, ``sizes`` in bytes handed to one call by one rank, ``repeats``,
+``device`` (cpu, cuda or npu) and ``backend``.
+Prints one line per size, ``{"bytes": n, "times_us": [t, …]}``: each time is that of the slowest rank
+for all communicators together.
 It needs nothing but torch and the standard library, so that its text can be sent to another host.
 """
 
@@ -16,7 +17,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 _WARMUPS = 3
@@ -32,73 +33,54 @@ def _set_device(torch: Any, kind: str, index: int) -> tuple[Any, Callable[[], An
     if kind == "cuda":
         torch.cuda.set_device(index)
         return torch.device(f"cuda:{index}"), torch.cuda.synchronize
+    cores = os.environ.get("ANCHORMATRIX_CARD_CORES", "").split(";")
+    if index < len(cores) and cores[index]:
+        os.sched_setaffinity(0, {int(core) for core in cores[index].split(",")})
     torch.set_num_threads(1)
     return torch.device("cpu"), lambda: None
 
 
-def _call(
-    dist: Any, torch: Any, order: Any, group: Any, members: Sequence[int], rank: int, size: int, device: Any
-) -> Callable[[], Any]:
-    """Return a function that runs the collective once on tensors of ``size`` bytes per rank."""
-    ranks, count = len(members), max(len(members), size // 2 // len(members) * len(members))
+def _call(dist: Any, torch: Any, order: Any, group: Any, size: int, device: Any) -> Callable[[], list[Any]]:
+    """Return a function that starts the collective on tensors of ``size`` bytes per rank and returns its handles."""
+    rank, ranks = dist.get_rank(), order["ranks"]
+    count = max(ranks, size // 2 // ranks * ranks)
     mine = torch.ones(count, dtype=torch.float16, device=device)
-    kind = order["collective"]
+    got, kind = torch.empty_like(mine), order["collective"]
+    after, before = (rank + 1) % ranks, (rank - 1) % ranks
+    if kind == "all_to_all" and order["backend"] == "gloo":  # which has no all-to-all of one tensor
+        parts, places = list(mine.chunk(ranks)), list(got.chunk(ranks))
+        peers = [peer for peer in range(ranks) if peer != rank]
+        return lambda: [
+            *(dist.isend(parts[peer], peer, group=group) for peer in peers),
+            *(dist.irecv(places[peer], peer, group=group) for peer in peers),
+        ]
     if kind == "all_to_all":
-        if order["backend"] == "gloo":  # gloo's all-to-all wants lists of equal parts
-            parts, got = list(mine.chunk(ranks)), list(torch.empty_like(mine).chunk(ranks))
-            return lambda: _exchange(dist, parts, got, group, members, rank)
-        out = torch.empty_like(mine)
-        return lambda: dist.all_to_all_single(out, mine, group=group)
+        return lambda: [dist.all_to_all_single(got, mine, group=group, async_op=True)]
     if kind == "all_gather":
-        out = [torch.empty_like(mine) for _ in range(ranks)]
-        return lambda: dist.all_gather(out, mine, group=group)
+        shards = [torch.empty_like(mine) for _ in range(ranks)]
+        return lambda: [dist.all_gather(shards, mine, group=group, async_op=True)]
     if kind == "all_reduce":
-        return lambda: dist.all_reduce(mine, group=group)
-    out, place = torch.empty_like(mine), members.index(rank)
-    send_to, take_from = members[(place + 1) % ranks], members[(place - 1) % ranks]
-
-    def pass_on() -> None:
-        for work in (dist.isend(mine, send_to, group=group), dist.irecv(out, take_from, group=group)):
-            work.wait()
-
-    return pass_on
-
-
-def _exchange(dist: Any, parts: Any, got: Any, group: Any, members: Sequence[int], rank: int) -> None:
-    works = []
-    for place, peer in enumerate(members):
-        if peer == rank:
-            got[place].copy_(parts[place])
-            continue
-        works.append(dist.isend(parts[place], peer, group=group))
-        works.append(dist.irecv(got[place], peer, group=group))
-    for work in works:
-        work.wait()
+        return lambda: [dist.all_reduce(mine, group=group, async_op=True)]
+    return lambda: [dist.isend(mine, after, group=group), dist.irecv(got, before, group=group)]
 
 
 def _rank(rank: int, order: Any, port: int) -> None:
     import torch
     import torch.distributed as dist
 
-    flat = [index for group in order["groups"] for index in group]
-    device, synchronize = _set_device(torch, order["device"], flat[rank])
+    device, synchronize = _set_device(torch, order["device"], rank)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    dist.init_process_group(order["backend"], rank=rank, world_size=len(flat))
-    first, mine, members = 0, None, list[int]()
-    for group in order["groups"]:
-        ranks = list(range(first, first + len(group)))
-        handle = dist.new_group(ranks)
-        if rank in ranks:
-            mine, members = handle, ranks
-        first += len(group)
+    dist.init_process_group(order["backend"], rank=rank, world_size=order["ranks"])
+    groups = [dist.new_group(list(range(order["ranks"]))) for _ in range(order["communicators"])]
     for size in order["sizes"]:
-        call = _call(dist, torch, order, mine, members, rank, size, device)
+        calls = [_call(dist, torch, order, group, size, device) for group in groups]
         times = []
         for turn in range(_WARMUPS + order["repeats"]):
             synchronize()
             dist.barrier()
             begin = time.perf_counter()
-            call()
+            for work in [work for call in calls for work in call()]:
+                work.wait()
             synchronize()
             took = torch.tensor([(time.perf_counter() - begin) * 1e6], device=device)
             dist.all_reduce(took, op=dist.ReduceOp.MAX)
@@ -119,8 +101,7 @@ def main() -> int:
     """Run the order; exit 0 when every rank ended well."""
     order = json.loads(sys.argv[1])
     context, port = multiprocessing.get_context("fork"), _free_port()
-    world = sum(len(group) for group in order["groups"])
-    ranks = [context.Process(target=_rank, args=(rank, order, port)) for rank in range(world)]
+    ranks = [context.Process(target=_rank, args=(rank, order, port)) for rank in range(order["ranks"])]
     for process in ranks:
         process.start()
     try:

@@ -20,7 +20,7 @@ class SweepPoint:
     """One measured point. ``bytes`` is what one rank hands to the call.
 
     That is the local tensor of all-to-all and all-reduce, the own shard of all-gather, the block of send/receive.
-    ``concurrency`` counts communicators active at once; ``gb_s`` is wire bytes of one rank ÷ time.
+    ``concurrency`` counts communicators over the same cards active at once; ``gb_s`` is wire bytes of one rank ÷ time.
     """
 
     collective: str

@@ -1,0 +1,88 @@
+"""Run the size sweep of a card group on its host, by a configured collective test or by the torch micro-benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import resources
+
+from anchormatrix.contract import Contract
+from anchormatrix.devices.base import Device
+from anchormatrix.errors import HostError, InputError
+from anchormatrix.hosts.base import Completed, Host
+from anchormatrix.measure.circumstances import read_fit
+from anchormatrix.selection.bandwidth import (
+    SweepOrder,
+    bench_order,
+    can_be_run,
+    parse_bench,
+    parse_collective_test,
+    points_of,
+    test_argv,
+)
+from anchormatrix.selection.sweep import Sweep, SweepPoint
+from anchormatrix.settings import Settings
+
+_BACKENDS = {"ascend": ("npu", "hccl"), "nvidia": ("cuda", "nccl"), "cpu": ("cpu", "gloo")}
+
+Say = Callable[[str], None]
+
+
+def sweep_argv(order: SweepOrder, settings: Settings) -> list[str]:
+    """The command of one sweep. The micro-benchmark travels as text, so the host needs nothing of this project."""
+    wanted = settings.selection.bandwidth
+    if wanted.command:
+        return test_argv(wanted.command, order)
+    device, backend = _BACKENDS[settings.device.kind]
+    source = resources.files("anchormatrix.selection").joinpath("collective_bench.py").read_text(encoding="utf-8")
+    return [*wanted.python, "-c", source, bench_order(order, device=device, backend=backend)]
+
+
+def run_sweep(
+    orders: Sequence[SweepOrder], contract: Contract, host: Host, device: Device, settings: Settings, say: Say
+) -> Sweep:
+    """Run every order under the group's lease.
+
+    An order whose test fails is left out with its reason in ``source``; raises :class:`HostError` when all fail, and
+    what :func:`read_fit` and the lease raise when the cards are not to be had.
+    """
+    wanted = settings.selection.bandwidth
+    points: list[SweepPoint] = []
+    left_out: list[str] = []
+    wait_s = settings.health.busy_wait_s if settings.health.on_busy == "wait" else 0.0
+    with host.lease(contract.cards, holder={"what": f"bandwidth of {contract.id}"}, wait_s=wait_s):
+        read_fit(contract, host, device, settings, say)
+        for order in orders:
+            name = f"{order.collective} over {order.ranks} ranks ({order.link_class}), {order.concurrency} at once"
+            if not can_be_run(wanted.command, order):
+                left_out.append(f"{name}: the command has no {{concurrency}}")
+                continue
+            try:
+                found = _run_one(order, host, device.visible_env(order.cards), settings)
+            except (HostError, InputError) as error:
+                say(f"{name}: {error}")
+                left_out.append(f"{name}: {error}")
+                continue
+            points += found
+            say(f"{name}: {found[-1].gb_s:.1f} GB/s at {found[-1].bytes / 1e6:g} MB")
+    if not points:
+        raise HostError(
+            "no sweep succeeded", where="bandwidth", todo=left_out[0] if left_out else "list forms to sweep"
+        )
+    tool = wanted.command[0] if wanted.command else f"torch.distributed in {' '.join(wanted.python)}"
+    return Sweep(tuple(points), "; ".join([tool, *left_out]))
+
+
+def _run_one(order: SweepOrder, host: Host, visible: Mapping[str, str], settings: Settings) -> tuple[SweepPoint, ...]:
+    argv = sweep_argv(order, settings)
+    shown = argv[0] if settings.selection.bandwidth.command else "collective_bench.py"
+    env = {**settings.engine.env, **visible}
+    done = host.run(argv, env=env, timeout_s=settings.selection.bandwidth.timeout_s, check=False)
+    if done.returncode:
+        raise HostError(f"exit code {done.returncode}: {_last_line(done)}", where=shown)
+    parse = parse_collective_test if settings.selection.bandwidth.command else parse_bench
+    return points_of(order, parse(done.stdout, command=shown))
+
+
+def _last_line(done: Completed) -> str:
+    lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+    return "".join(char if char.isprintable() else " " for char in lines[-1])[:200] if lines else "no output"

@@ -1,0 +1,50 @@
+"""Sweep the bandwidth of a card group: how long its collectives take from small messages to large ones.
+
+Runs the configured collective test, or a torch.distributed micro-benchmark in the engine's environment, for every
+collective that the configured forms need on these cards: over the groups as placed, alone and with several
+communicators at once. Writes bandwidth/<contract>.json.
+
+Example:
+  python scripts/measure_bandwidth.py --config config/config.yaml --contract results/c4-…/contract.json \\
+      --out results/bandwidth/c4-….json
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+
+from _cli import run
+from _measuring import open_rig, read_orders, say
+
+from anchormatrix.files import write_json
+from anchormatrix.selection.bandwidth import plan_sweep
+from anchormatrix.selection.configured import forms_of_size, sweep_settings
+from anchormatrix.selection.figures import figures_from
+from anchormatrix.selection.sweeping import run_sweep, sweep_argv
+
+
+def main() -> int:
+    """Parse, plan, sweep, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", type=Path, required=True, help="configuration file (YAML or JSON)")
+    parser.add_argument("--contract", type=Path, required=True, help="results/<contract>/contract.json")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands; start nothing")
+    parser.add_argument("--out", type=Path, help="default: results/bandwidth/<contract>.json")
+    args = parser.parse_args()
+    settings, contract, results = read_orders(args)
+    forms = forms_of_size(settings, contract.size)
+    orders = plan_sweep(forms, figures_from(settings.model), contract, **sweep_settings(settings))
+    if args.dry_run:
+        for order in orders:
+            print(shlex.join(sweep_argv(order, settings)))
+        return 0
+    with open_rig(settings) as rig:
+        sweep = run_sweep(orders, contract, rig.host, rig.device, settings, say)
+    write_json(args.out or results / "bandwidth" / f"{contract.id}.json", sweep.as_dict(contract.id))
+    return 0
+
+
+if __name__ == "__main__":
+    run(main)
