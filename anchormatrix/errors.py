@@ -47,12 +47,20 @@ class ContractError(AnchorMatrixError):
     """The live state of the host no longer matches the contract that a job was started for."""
 
 
+class BusyError(ContractError):
+    """Somebody else is on the cards and did not leave for as long as the configuration waits."""
+
+
 class LeaseError(AnchorMatrixError):
     """The cards of a group cannot be leased: another session of this software holds one of them."""
 
 
 class EngineError(AnchorMatrixError):
     """A serving engine did not start, died, or refused a form; carries the evidence as its message."""
+
+
+class NightError(AnchorMatrixError):
+    """A session of a nightly sweep may not start: it could not finish before the deadline."""
 
 
 def quoted_line(line: str) -> str:

@@ -71,7 +71,7 @@ def resolve_groups(
     """Return the fit groups of every size, best first, and every rejected group with its reason.
 
     Preference: the current contract's group (so that anchors are not lost by hopping between equal groups), then
-    healthy, idle, whole-domain, lowest index. With ``on_busy: wait`` an occupied group stays a last resort.
+    healthy, idle, whole-domain, lowest index. With ``on_busy: wait`` an occupied group is used when no idle one is left.
     """
     candidates: dict[int, tuple[Candidate, ...]] = {}
     rejected: list[Rejection] = []
@@ -86,7 +86,9 @@ def resolve_groups(
             else:
                 fit.append(_ranked(state, cards, size, health, current.get(size)))
         fit.sort(key=lambda item: item[0])
-        candidates[size] = tuple(candidate for _, candidate in fit)
+        usable, occupied = _idle_first(size, [candidate for _, candidate in fit])
+        candidates[size] = usable
+        rejected += occupied
     return Resolution(candidates, tuple(rejected))
 
 
@@ -184,6 +186,14 @@ def _unfit(state: HostState, cards: tuple[int, ...], health: HealthSettings) -> 
         if tenant and health.on_busy != "wait":
             return f"occupied: {tenant}"
     return ""
+
+
+def _idle_first(size: int, fit: list[Candidate]) -> tuple[tuple[Candidate, ...], list[Rejection]]:
+    """Waiting for a tenant to leave is worth it only where no other group is free."""
+    idle = tuple(candidate for candidate in fit if candidate.state != "busy")
+    if not idle:
+        return tuple(fit), []
+    return idle, [Rejection(size, item.cards, item.reason) for item in fit if item.state == "busy"]
 
 
 def _ranked(

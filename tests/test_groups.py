@@ -95,11 +95,15 @@ def test_an_unknown_word_of_health_is_not_taken_for_ok():
     assert "not a known state" in found.why_none(2)
 
 
-def test_a_tenant_takes_a_group_away_or_to_the_end_of_the_queue():
+def test_a_tenant_takes_a_group_away_and_is_waited_for_only_where_nothing_else_is_free():
     host = state(blocks([4, 4]), tenants={0: "rtp_llm"})
     assert chosen(resolve(host, [4]), 4) == [(4, 5, 6, 7)]
     assert why(resolve(host, [4]), 0, 1, 2, 3) == "occupied: rtp_llm (pid 4242) on card 0"
-    assert chosen(resolve(host, [4], health=WAIT), 4) == [(4, 5, 6, 7), (0, 1, 2, 3)]
+    waiting = resolve(host, [4, 8], health=WAIT)
+    assert chosen(waiting, 4) == [(4, 5, 6, 7)]
+    assert "rtp_llm (pid 4242) on card 0" in why(waiting, 0, 1, 2, 3)
+    assert chosen(waiting, 8) == [tuple(range(8))]
+    assert waiting.candidates[8][0].state == "busy"
 
 
 def test_memory_without_a_visible_process_is_a_tenant_and_driver_memory_is_not():

@@ -8,7 +8,7 @@ from typing import Any
 
 from anchormatrix.contract import Contract
 from anchormatrix.devices.base import Device
-from anchormatrix.errors import ContractError, InputError
+from anchormatrix.errors import BusyError, ContractError, InputError
 from anchormatrix.groups import show
 from anchormatrix.hosts.base import Host
 from anchormatrix.settings import Settings
@@ -24,7 +24,7 @@ def read_fit(
     """Read the host and check that it still is the contract's: cards, links, driver, health, nobody else on the cards.
 
     With ``health.on_busy: wait`` a tenant is waited for, at most ``health.busy_wait_s``. Raises :class:`ContractError`
-    naming what differs or who is there.
+    naming what differs, :class:`BusyError` naming who is there.
     """
     deadline = time.monotonic() + settings.health.busy_wait_s
     while True:
@@ -42,7 +42,7 @@ def read_fit(
         left_s = deadline - time.monotonic()
         if settings.health.on_busy != "wait" or left_s <= 0:
             waited = f" for {settings.health.busy_wait_s:g} s" if settings.health.on_busy == "wait" else ""
-            raise ContractError(
+            raise BusyError(
                 f"in use by somebody else{waited}: {'; '.join(others)}",
                 where=f"cards {show(contract.cards)} of {host.alias}",
                 todo="wait until they leave, raise health.busy_wait_s, or let health.on_busy skip to another group",

@@ -10,7 +10,7 @@ from typing import Any
 
 from anchormatrix.contract import Contract, contract_from_dict
 from anchormatrix.engines.base import ServeCommand
-from anchormatrix.errors import ContractError, LeaseError
+from anchormatrix.errors import BusyError, ContractError, LeaseError
 from anchormatrix.files import read_json
 from anchormatrix.forms import Form
 from anchormatrix.groups import show
@@ -51,10 +51,16 @@ def run_smoke(
     The first form that runs and takes effect counts: a form that cannot start says nothing about the cards. When
     nothing tells how fast the group should be, the first usable one of ``references`` (other groups like it) is smoked
     as well.
+    A tenant who does not leave in time rejects the group, so that the sizes without one are measured all the same.
     Raises :class:`ContractError`, :class:`LeaseError` and :class:`HostError` when the group cannot be tried at all.
     """
     with _lease(contract, rig, "smoke", wait=True) as lease:
-        state = circumstances.read_fit(contract, rig.host, rig.device, rig.settings, rig.say)
+        try:
+            state = circumstances.read_fit(contract, rig.host, rig.device, rig.settings, rig.say)
+        except BusyError as error:
+            if rig.settings.health.on_busy == "fail":
+                raise
+            return _occupied(contract, error), None
         runs = _runs(contract, forms, rig, lease)
         after = rig.device.read(rig.host, timeout_s=rig.settings.host.command_timeout_s)
     run = runs[-1]
@@ -89,6 +95,12 @@ def run_smoke(
         details=details,
     )
     return complete, run.stopped
+
+
+def _occupied(contract: Contract, error: BusyError) -> Smoke:
+    finding = Finding("busy", f"{error.where}: {error.what}")
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    return Smoke(contract.id, "rejected", (finding,), None, None, started_at=started)
 
 
 def smoke_under(contract: Contract, form: Form, rig: Rig, lease: Lease) -> SmokeRun:

@@ -1,0 +1,115 @@
+"""Every scenario states what a right report says; the whole workflow runs on it and must say so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from workflow_runs import ROOT, Project, make_project
+
+pytestmark = pytest.mark.workflow
+
+SCENARIOS = (
+    "healthy",
+    "alarm_card",
+    "tenant_quad",
+    "residue_quad",
+    "noisy",
+    "order_flip",
+    "drift",
+    "silent_noop",
+    "crash_form",
+    "no_stage_lines",
+)
+
+
+def expectation(name: str) -> dict:
+    return yaml.safe_load((ROOT / "virtualhost" / "scenarios" / f"{name}.yaml").read_text())["expect"]
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_report_says_what_the_scenario_states(name, tmp_path):
+    project = make_project(tmp_path / "project")
+    scenario = f"virtualhost/scenarios/{name}.yaml"
+    config = project.configure(
+        {
+            "host": project.virtual_host(scenario),
+            "health": {"busy_wait_s": 0.5},
+            "engine": {**default_engine(), "request_timeout_s": 20, "ready_timeout_s": 20},
+        }
+    )
+    project.snakemake("matrix_report", "--configfile", config)
+    expected = expectation(name)
+    summary = project.read("matrix_report/summary.json")
+    verdicts = {by_id(summary, verdict["contract"])["size"]: verdict for verdict in summary["verdicts"]}
+    for size, wanted in expected.get("sizes", {}).items():
+        check_size(project, name, size, wanted, verdicts[size], by_id(summary, verdicts[size]["contract"]))
+    check_smokes(project, expected)
+    check_rejected(project, expected)
+    page = project.text("matrix_report/index.html")
+    for size, words in expected.get("unavailable", {}).items():
+        assert size not in {s for s, v in verdicts.items() if v["winner"]}, f"{size} cards must not have a winner"
+        for word in words:
+            assert word in page
+    assert not leftovers(project), "a session left a process or a lease behind"
+    assert project.planned("matrix_report", "--configfile", config) == {}
+
+
+def default_engine() -> dict:
+    return yaml.safe_load((ROOT / "config" / "config.yaml").read_text())["engine"]
+
+
+def by_id(summary: dict, contract: str) -> dict:
+    return next(item for item in summary["contracts"] if item["id"] == contract)
+
+
+def check_size(project: Project, name: str, size: int, wanted: dict, verdict: dict, contract: dict) -> None:
+    where = f"{name}, {size} cards"
+    if "status" in wanted:
+        assert verdict["status"] == wanted["status"], where
+    if "winner" in wanted:
+        assert verdict["winner"] == wanted["winner"], where
+    if "group" in wanted:
+        assert contract["cards"] == wanted["group"], where
+    for kind, status in (("void", "void"), ("did_not_run", "did_not_run"), ("unmeasurable", "unmeasurable")):
+        for form, words in wanted.get(kind, {}).items():
+            session = project.read(f"{contract['id']}/{form}/w1/session.json")
+            assert session["status"] == status, where
+            for word in words:
+                assert word in session["reason"] + " ".join(session["evidence"]), where
+            assert not any(
+                cell["form"] == form and cell["usable"]
+                for cell in project.read("matrix_report/summary.json")["cells"]
+                if cell["contract"] == contract["id"]
+            ), where
+
+
+def check_smokes(project: Project, expected: dict) -> None:
+    smokes = {
+        path.parent.name: json.loads(path.read_text()) for path in (project.folder / "results").glob("c*/smoke.json")
+    }
+    for size, allowed in expected.get("smoke", {}).items():
+        found = {smoke["status"] for contract, smoke in smokes.items() if contract.startswith(f"c{size}-")}
+        assert found <= set([allowed] if isinstance(allowed, str) else allowed)
+
+
+def check_rejected(project: Project, expected: dict) -> None:
+    """A group is rejected by the links, its health or a tenant before any contract, or by its smoke after it."""
+    contracts = project.read("contracts.json")
+    reasons = {tuple(item["cards"]): item["reason"] for item in contracts["rejected"]}
+    for path in (project.folder / "results").glob("c*/smoke.json"):
+        smoke = json.loads(path.read_text())
+        if smoke["status"] == "rejected":
+            cards = json.loads((path.parent / "contract.json").read_text())["cards"]
+            reasons[tuple(cards)] = " ".join(f"{item['kind']} {item['text']}" for item in smoke["findings"])
+    for wanted in expected.get("rejected", []):
+        for word in wanted["words"]:
+            assert word in reasons.get(tuple(wanted["cards"]), "not rejected"), wanted
+
+
+def leftovers(project: Project) -> list[str]:
+    """Servers still registered on the virtual host."""
+    jobs = Path(project.folder / "results" / ".virtualhost" / "jobs")
+    return [path.name for path in jobs.glob("*")] if jobs.exists() else []
