@@ -142,7 +142,7 @@ def _rank_bubbles(rank: int, kernels: pd.DataFrame, options: BubbleOptions) -> R
     gaps = stream.gaps
     attention = attention_of(kernels, options.attention)
     chosen = choose_group(groups, options.collective)
-    parts = _parts(chosen, attention, options)
+    parts = _parts(chosen, attention, gaps, options)
     rows = [_group_row(label, start, end, gaps, attention) for label, start, end in _split(groups, chosen, parts)]
     empty = gaps - union_of(kernels)
     findings = [Finding(REFUSED, parts.refused, (rank,))] if parts.refused else []
@@ -167,13 +167,13 @@ def _rank_bubbles(rank: int, kernels: pd.DataFrame, options: BubbleOptions) -> R
 _GROUP_COLUMNS = ["group", "calls", "total_ns", "exposed_ns", "exposed_share", "overlap_attention_ns"]
 
 
-def _parts(chosen: Group | None, attention: Attention, options: BubbleOptions) -> Parts:
+def _parts(chosen: Group | None, attention: Attention, gaps: Intervals, options: BubbleOptions) -> Parts:
     if chosen is None or options.group_split is None:
         return Parts(None)
     if options.layers is None:
         return Parts(None, refused="a split of a layer's calls needs the number of layers (--layers)")
     layers = layer_runs(options.layers, attention, options.chunks)
-    return split_forward(chosen, attention, forward=options.group_split, layers=layers, order=options.order)
+    return split_forward(chosen, attention, gaps.end, forward=options.group_split, layers=layers, order=options.order)
 
 
 def _split(groups: list[Group], chosen: Group | None, parts: Parts) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:

@@ -90,11 +90,8 @@ def _calls(kernels: Any) -> dict[str, int]:
 
 
 def _streams(capture: Capture) -> Iterator[Check]:
-    found = check_streams(capture)
-    for finding in found:
-        yield Check("streams", False, f"{rank_list(finding.ranks)}: {finding.text}")
-    if not found:
-        yield Check("streams", True, "no compute kernel beside the compute stream where collectives run")
+    found = "; ".join(f"{rank_list(finding.ranks)}: {finding.text}" for finding in check_streams(capture))
+    yield Check("streams", not found, found or "no compute kernel beside the compute stream where collectives run")
 
 
 def _recognised(capture: Capture) -> Iterator[Check]:

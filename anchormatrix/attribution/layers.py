@@ -58,11 +58,14 @@ def attention_of(kernels: pd.DataFrame, name: str | None = None) -> Attention:
     return Attention(start, start + rows["dur_ns"].to_numpy())
 
 
-def split_forward(group: Group, attention: Attention, *, forward: int, layers: int, order: str = "auto") -> Parts:
+def split_forward(
+    group: Group, attention: Attention, resumed: Int64s, *, forward: int, layers: int, order: str = "auto"
+) -> Parts:
     """Return which calls are forward when each layer's calls begin with ``forward`` forward ones (over all its chunks).
 
     ``layers`` is the number of layers *run* in the step (twice the model's when one rank computes both guidance
-    branches). The chunks are counted from the attention kernels. ``order`` is ``blocked``, ``pipelined`` or ``auto``,
+    branches). The chunks are counted from the attention kernels. ``resumed``: when the compute stream went on after each
+    of its gaps. ``order`` is ``blocked``, ``pipelined`` or ``auto``,
     which decides only when exactly one order agrees with the times.
     """
     calls = len(group.start)
@@ -79,7 +82,9 @@ def split_forward(group: Group, attention: Attention, *, forward: int, layers: i
     patterns = {name: _pattern(name, chunks, forward // chunks, (per_layer - forward) // chunks) for name in ORDERS}
     if order != "auto":
         return Parts(np.tile(patterns[order], layers), order)
-    scores = {name: _agreement(np.tile(pattern, layers), group, attention) for name, pattern in patterns.items()}
+    scores = {
+        name: _agreement(np.tile(pattern, layers), group, attention, resumed) for name, pattern in patterns.items()
+    }
     best = max(ORDERS, key=lambda name: scores[name])
     if scores[BLOCKED] == scores[PIPELINED] or scores[best] < 0:
         text = (
@@ -98,10 +103,12 @@ def _pattern(order: str, chunks: int, forward: int, reverse: int) -> Bools:
     return np.asarray(calls)
 
 
-def _agreement(forward: Bools, group: Group, attention: Attention) -> int:
-    """Return how often a dependency shows under an order (something starts just as what it waits for ends); −1: broken.
+def _agreement(forward: Bools, group: Group, attention: Attention, resumed: Int64s) -> int:
+    """Return how often a dependency shows under an order; −1 when the order contradicts the times.
 
-    An attention kernel cannot start before its own forward calls end, nor a reverse call before its attention ends.
+    An attention kernel cannot start before its own forward calls end, nor a reverse call before its attention ends. A
+    dependency shows where the compute stream goes on just as a chunk's last forward call ends, or a reverse call that
+    had not been waiting for its turn starts just as its attention ends.
     """
     ready, back = _last_of_each(forward, len(attention.start)), _first_of_each(~forward, len(attention.start))
     wait = attention.start - group.end[ready]
@@ -110,7 +117,15 @@ def _agreement(forward: Bools, group: Group, attention: Attention) -> int:
         return -1
     # A call that was issued long before would have started with the end of the one before it.
     queued = group.start[back] - group.end[back - 1] <= _COINCIDE_NS
-    return int(((freed <= _COINCIDE_NS) & ~queued).sum() + (wait <= _COINCIDE_NS).sum())
+    return int(((freed <= _COINCIDE_NS) & ~queued).sum() + _coincide(group.end[ready], resumed).sum())
+
+
+def _coincide(ends: Int64s, resumed: Int64s) -> Bools:
+    """Return at which of the ends something resumed within the tolerance after it; ``resumed`` ascending."""
+    if not len(resumed):
+        return np.zeros(len(ends), dtype=bool)
+    index = np.searchsorted(resumed, ends)
+    return (index < len(resumed)) & (resumed[np.minimum(index, len(resumed) - 1)] - ends <= _COINCIDE_NS)
 
 
 def _last_of_each(mask: Bools, pieces: int) -> Int64s:

@@ -48,11 +48,13 @@ _STEP_OPTIONAL = {"Bubble", "Preparing"}
 
 @dataclass(frozen=True)
 class RankKernels:
-    """Kernels of one rank as an Arrow table (all kernel columns but ``rank``), and what could not be used."""
+    """Kernels of one rank as an Arrow table (all kernel columns but ``rank``), what could not be used, and whether the
+    file says which step a kernel belongs to."""
 
     table: pa.Table
     rows_read: int
     bad: UnusableRows
+    names_steps: bool
 
 
 def read_kernel_details(path: Path) -> RankKernels:
@@ -78,7 +80,9 @@ def read_kernel_details(path: Path) -> RankKernels:
     if not good.all():
         raw, start, dur = raw.filter(pa.array(good)), start[good], dur[good]
     kernels = {"step": _steps(raw), "stream": _streams(raw), **_named(raw)}
-    return RankKernels(pa.table({**kernels, "start_ns": pa.array(start), "dur_ns": pa.array(dur)}), rows_read, bad)
+    return RankKernels(
+        pa.table({**kernels, "start_ns": pa.array(start), "dur_ns": pa.array(dur)}), rows_read, bad, STEP in names
+    )
 
 
 def _usable(raw: pa.Table, bad: UnusableRows, start_ok: Bools, dur_ok: Bools, dur: np.ndarray) -> Bools:

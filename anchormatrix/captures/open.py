@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,8 @@ def _load_ascend(root: Path, kernel_files: list[Path], step_files: list[Path], l
         stated = beside.get(path.parent, _stated_rank(root, path))
         tables.append(read_step_trace(path, stated if stated is not None else 0))
     steps = _step_table(tables) if tables else None
+    if steps is not None:
+        read = [_with_step(one, steps, folders[path], notes) for path, one in zip(kernel_files, read, strict=True)]
     causes = sum((one.bad.causes for one in read), Counter())
     return Capture(
         kernels=_kernel_frame([(folders[path], one.table) for path, one in zip(kernel_files, read, strict=True)]),
@@ -135,6 +138,18 @@ def _load_ascend(root: Path, kernel_files: list[Path], step_files: list[Path], l
         sources=tuple(str(path) for path in (*kernel_files, *step_files)),
         notes=tuple(notes),
     )
+
+
+def _with_step(one: RankKernels, steps: pd.DataFrame, rank: int, notes: list[str]) -> RankKernels:
+    """Give kernels of a file that names no step the only step of the rank's step table."""
+    known = steps["step"][steps["rank"] == rank].tolist()
+    if one.names_steps or not known:
+        return one
+    if len(known) > 1:
+        notes.append(f"rank {rank}: the kernel table names no step and the step table has {len(known)}")
+        return one
+    step = pa.array(np.full(one.table.num_rows, known[0], np.int32))
+    return replace(one, table=one.table.set_column(one.table.column_names.index("step"), "step", step))
 
 
 def _step_table(tables: list[pd.DataFrame]) -> pd.DataFrame:
