@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from anchormatrix.groups import show
 from anchormatrix.report.facts import ANCHOR, FEW, POOLED, Choice, Verdict
 from anchormatrix.report.model import Measured, Report
 
@@ -124,7 +125,7 @@ def other_missing(verdict: Verdict) -> list[str]:
 def basis(report: Report, measured: Measured) -> str:
     """Contract, group, tier, repeats, windows and dispersion: what a number of this contract stands on."""
     contract = measured.contract
-    group = f"{contract.id} v{contract.version}, cards {', '.join(map(str, contract.cards))} ({contract.link_class})"
+    group = f"{contract.id} v{contract.version}, cards {show(contract.cards)} ({contract.link_class})"
     return f"{group}; {design(report, measured)}"
 
 

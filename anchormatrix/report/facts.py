@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from anchormatrix.groups import SECOND_BEST
+
 POOLED = "all"
 FEW, ANCHOR = "few", "anchor"
-CROSS_DOMAIN = "not one interconnect domain, bandwidth second-best"
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class ContractFacts:
     @property
     def note(self) -> str:
         """What every row measured on this group carries."""
-        return "" if self.one_domain else CROSS_DOMAIN
+        return "" if self.one_domain else SECOND_BEST
 
 
 @dataclass(frozen=True)

@@ -295,5 +295,5 @@ def _pairs(values: Mapping[str, object], prefix: str = "") -> tuple[tuple[str, s
         if isinstance(value, Mapping):
             found.extend(_pairs(value, f"{prefix}{key}."))
         else:
-            found.append((f"{prefix}{key}", plain(value)))
+            found.append((f"{prefix}{key}", plain(value) or "none"))
     return tuple(found)

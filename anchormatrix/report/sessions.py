@@ -42,9 +42,12 @@ def _proof(proof: Fields) -> tuple[str, ...]:
         return failures
     if "ranks_seen" not in proof:
         return ()
-    groups = proof.child("groups_seen").values
-    seen = "; groups " + ", ".join(f"{key} {plain(value)}" for key, value in groups.items()) if groups else ""
-    return (f"{proof.text('ranks_seen')} of {proof.text('ranks_expected', '?')} ranks{seen}",)
+    groups = {key: plain(value) for key, value in proof.child("groups_seen").values.items()}
+    split = [
+        f"{key.removesuffix('_size').removesuffix('_degree')} {value}" for key, value in groups.items() if value != "1"
+    ]
+    seen = f"{proof.text('ranks_seen')} of {proof.text('ranks_expected', '?')} ranks"
+    return (f"{seen}; groups {', '.join(split)}" if split else seen,)
 
 
 def _ramp(ramp: Fields) -> str:

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from anchormatrix.groups import show
 from anchormatrix.report.answer import other_missing
-from anchormatrix.report.facts import POOLED, SessionRecord
+from anchormatrix.report.facts import POOLED, Refusal, SessionRecord
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.sessions import temperatures
-from anchormatrix.report.source import plain
 
 _SHORT = 17
 _MINUTE = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d).*")
@@ -129,10 +129,18 @@ def cards(report: Report) -> Table:
 
 
 def rejected_groups(report: Report) -> Table:
-    """Groups that were not used, each with its reason."""
-    found = report.contracts.value.rejected if report.contracts.value else ()
-    rows = tuple((str(len(refusal.cards)), group(refusal.cards), refusal.reason) for refusal in found)
-    return Table(("size", "cards", "why not"), rows, empty="No other group was considered.")
+    """Groups that were not used: those of one size with the same kind of reason together, one reason spelled out."""
+    kinds: dict[tuple[int, str], list[Refusal]] = {}
+    for refusal in report.contracts.value.rejected if report.contracts.value else ():
+        kinds.setdefault((len(refusal.cards), refusal.reason.split(": ")[0]), []).append(refusal)
+    rows = []
+    for (size, kind), found in kinds.items():
+        same = len({refusal.reason for refusal in found}) == 1
+        detail = found[0].reason.removeprefix(f"{kind}: ")
+        reason = found[0].reason if same else f"{kind} (the first: {detail})"
+        rows.append((str(size), reason, str(len(found)), " · ".join(group(refusal.cards) for refusal in found)))
+    columns = ("size", "why not", "groups", "cards")
+    return Table(columns, tuple(rows), frozenset({"groups"}), empty="No other group was considered.")
 
 
 def sessions(report: Report) -> Table:
@@ -236,4 +244,5 @@ def _range(values: Sequence[float]) -> str:
 
 
 def group(ids: Iterable[int]) -> str:
-    return plain(list(ids))
+    """Card ids in short: ``0–3``."""
+    return show(tuple(ids))
