@@ -113,17 +113,18 @@ def parse_serve_log(text: str) -> ServeLog:
     ranks = {worker: rank for rank, worker in enumerate(workers)} or {("", ""): 0}
     totals = _usual_totals(raw.segments)
     drafts = [_Draft(segment, ranks, alias, totals) for segment in raw.segments]
-    usual = _usual_counts(drafts)
+    usual = _usual_count(drafts)
     answered = any(segment.status for segment in raw.segments)
-    requests = tuple(draft.request(i, usual.get(draft.iterations, 1), answered) for i, draft in enumerate(drafts))
+    requests = tuple(draft.request(i, usual(draft.iterations), answered) for i, draft in enumerate(drafts))
+    strays = sum(draft.strays for draft in drafts)
     return ServeLog(
         requests=requests,
         ranks=tuple(tag for tag, _ in workers) or (("",) if any(request.ranks for request in requests) else ()),
         groups=_groups(raw, workers),
         applied=tuple(raw.applied),
         lines=raw.lines,
-        unusable_lines=raw.unusable,
-        stage_lines=raw.stage_lines,
+        unusable_lines=raw.unusable + strays,
+        stage_lines=raw.stage_lines - strays,
         failure=startup_failure(text),
     )
 
@@ -252,13 +253,25 @@ def _usual_totals(segments: Iterable[Segment]) -> dict[int, int]:
     return {steps: max(counts, key=lambda total: (counts[total], total)) for steps, counts in seen.items()}
 
 
-def _usual_counts(drafts: Iterable[_Draft]) -> dict[int, int]:
-    """Iterations to the number of diffuse lines a rank usually logs for them: 1, or one per step."""
-    seen: dict[int, Counter[int]] = {}
-    for draft in drafts:
-        for times in draft.diffuse.values():
-            seen.setdefault(draft.iterations, Counter())[len(times)] += 1
-    return {iterations: max(counts, key=lambda n: (counts[n], n)) for iterations, counts in seen.items()}
+def _usual_count(drafts: Iterable[_Draft]) -> Callable[[int], int]:
+    """How many diffuse lines a rank logs of a request with so many iterations, as most requests of this log have it.
+
+    Either always the same number (usually one), or one per iteration; where no bar tells the executed count, an engine
+    may have executed one fewer than requested. Fewer or more lines mean that some were lost, or that a
+    sampling-parameter line was and two requests look like one.
+    """
+    seen = Counter((draft.iterations, len(times)) for draft in drafts for times in draft.diffuse.values())
+    fixed = Counter[int]()
+    for (_, lines), times in seen.items():
+        fixed[lines] += times
+    most = max(fixed, key=lambda lines: (fixed[lines], -lines), default=1)
+    best, offset = max(
+        (sum(times for (iterations, lines), times in seen.items() if lines == iterations - fewer), -fewer)
+        for fewer in (0, 1)
+    )
+    if most > 1 and best >= fixed[most]:
+        return lambda iterations: iterations + offset
+    return lambda iterations: most
 
 
 def _aliases(workers: Iterable[Worker]) -> dict[Worker, Worker]:

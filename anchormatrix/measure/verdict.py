@@ -14,6 +14,7 @@ within it is "no difference", and a flip within it is a tie.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
@@ -25,6 +26,7 @@ from anchormatrix.measure.cells import ALL, Cell, SessionResult
 from anchormatrix.settings import VerdictSettings
 
 FEW, ANCHOR = "few", "anchor"
+_SHORT = re.compile(r"\d+ of \d+ repeats$")
 _BLOCKING = "did_not_run", "void", "contaminated", "unmeasurable"
 
 
@@ -319,4 +321,4 @@ def _split(form: str) -> object:
 
 def _only_short(reason: str) -> bool:
     """Whether too few repeats is all that is wrong with a cell."""
-    return bool(reason) and all(" repeats" in part and "dispersion" not in part for part in reason.split("; "))
+    return bool(reason) and all(_SHORT.search(part) for part in reason.split("; "))
