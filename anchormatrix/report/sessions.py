@@ -54,17 +54,14 @@ def _ramp(ramp: Fields) -> str:
     if not ramp.values:
         return ""
     steady = f"steady from request {ramp.text('first_steady')}" if "first_steady" in ramp else "no steady state found"
-    return f"{steady} ({ramp.text('why')})" if "why" in ramp else steady
+    return ramp.text("why", "") or steady
 
 
 def _log(log: Fields) -> tuple[tuple[str, str], ...]:
     names = (("unusable_lines", "unusable lines"), ("stage_lines", "stage lines"), ("lost_responses", "lost responses"))
     found = [(label, log.text(key)) for key, label in names if key in log]
-    denominators = log.child("denominators").values
-    if denominators:
-        found.append(
-            ("iterations counted by", ", ".join(f"{key} ({plain(value)})" for key, value in denominators.items()))
-        )
+    for kind, count in log.child("denominators").values.items():
+        found.append((f"requests with iterations counted by {kind}", plain(count)))
     if "closure_pct" in log:
         found.append(("forward closes within", f"{log.number('closure_pct'):.2f} %"))
     return tuple(found)
@@ -73,9 +70,10 @@ def _log(log: Fields) -> tuple[tuple[str, str], ...]:
 def _capture(capture: Fields) -> str:
     if not capture.values:
         return ""
-    request = f", request {capture.text('request')}" if "request" in capture else ""
     why = capture.text("reason", "") or capture.text("why", "")
-    return f"{capture.text('status', 'off')}{request}" + (f" ({why})" if why else "")
+    request = f"request {capture.text('request')}" if "request" in capture else ""
+    told = why if request in why else ", ".join(word for word in (request, why) if word)
+    return ": ".join(word for word in (capture.text("status", "off"), told) if word)
 
 
 def _stopped(stop: Fields) -> str:
