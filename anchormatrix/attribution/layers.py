@@ -64,9 +64,9 @@ def split_forward(
     """Return which calls are forward when each layer's calls begin with ``forward`` forward ones (over all its chunks).
 
     ``layers`` is the number of layers *run* in the step (twice the model's when one rank computes both guidance
-    branches). The chunks are counted from the attention kernels. ``resumed``: when the compute stream went on after each
-    of its gaps. ``order`` is ``blocked``, ``pipelined`` or ``auto``,
-    which decides only when exactly one order agrees with the times.
+    branches). The chunks are counted from the attention kernels. ``resumed``: when the compute stream went on after
+    each of its gaps. ``order`` is ``blocked``, ``pipelined`` or ``auto``, which decides only when the times show more
+    dependencies of one order than of the other.
     """
     calls = len(group.start)
     if calls % layers:
