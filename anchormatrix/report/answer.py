@@ -166,9 +166,7 @@ def _changes(report: Report, measured: Measured, verdict: Verdict, choice: Choic
             f"the nearest is {form} with r = {ratio:.3f}"
         )
     if choice is None and verdict.winner and verdict.runner_up and verdict.margin_pct is not None:
-        found.append(
-            f"a change of more than {verdict.margin_pct:.1f} % between {verdict.winner} and {verdict.runner_up}"
-        )
+        found.append(f"{verdict.runner_up} gaining more than {verdict.margin_pct:.1f} % on {verdict.winner}")
     return tuple(found)
 
 

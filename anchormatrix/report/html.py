@@ -20,7 +20,7 @@ from anchormatrix.report.step_pictures import analysed, why_not_analysed
 from anchormatrix.report.svg import theme_css
 
 _FORM = re.compile(r"\btp\d+-usp\d+[\w+-]*")
-_FIGURE = re.compile(r"(?<=\d) (?=(?:%|(?:s|ms|cards|steps|windows)\b))")
+_FIGURE = re.compile(r"(?<=\d) (?=(?:%|(?:s|ms|cards|steps|windows)\b))|(?<=\br) (?==)|(?<=\br =) ")
 _TEMPLATES = Path(__file__).parent / "templates"
 _OF_THE_STEP = ("step-parts", "step-differences", "masking-bound", "layer-timeline")
 _SECRETS = ("token", "secret", "password", "passwd", "api_key", "apikey", "credential")
