@@ -1,0 +1,183 @@
+"""Writing to the history: one transaction per session, and the same session twice is one row."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from anchormatrix.contract import contract_from_dict
+from anchormatrix.errors import InputError
+from anchormatrix.files import read_json
+from anchormatrix.history.store import History, open_history
+from anchormatrix.measure.cells import SessionResult, read_session
+from anchormatrix.measure.ramp import spread_pct
+from anchormatrix.nightly import NOT_STARTED, Place, night_of
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What was true round a session. ``health`` is ``OK`` or names the cards that say otherwise.
+
+    ``temperature_c`` is the hottest card after the session; ``load`` the host's one-minute load average; ``tenants``
+    how many processes were on the cards before it; ``versions`` whatever versions were read, by name.
+    """
+
+    health: str
+    temperature_c: float | None
+    tenants: int
+    load: float | None
+    versions: Mapping[str, str]
+
+
+def record_session(history: History, path: Path) -> bool:
+    """Record one ``session.json`` with the ``requests.csv`` beside it; ``False`` when it was recorded before.
+
+    The contract's facts are taken from ``contract.json`` two folders above, when they are there. Raises
+    :class:`InputError` naming the file that cannot be read; nothing is recorded then.
+    """
+    result, values = read_session(path), read_json(path)
+    started = _moment(str(values.get("started_at") or ""))
+    if started is None:
+        raise InputError(
+            f"started_at is {values.get('started_at')!r}",
+            where=str(path),
+            expected="a time as 2026-11-30T23:00:00+00:00",
+        )
+    facts = _contract_facts(path.parent.parent.parent / "contract.json", result.contract)
+    seen = circumstances_from(values.get("circumstances"))
+    with history.transaction() as connection:
+        if facts is not None:
+            connection.execute("INSERT OR REPLACE INTO contracts VALUES (?, ?, ?, ?)", facts)
+        night = str(values.get("night") or "") or night_of(started.astimezone().replace(tzinfo=None))
+        cursor = connection.execute(
+            "INSERT OR IGNORE INTO sessions (contract, form, window, generation, night, status, reason, started_at,"
+            " finished_at, duration_s, health, temperature_c, tenants, load, versions)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                result.contract, result.form, result.window, _whole(values.get("generation")), night, result.status,
+                result.reason, _iso(started), str(values.get("finished_at") or ""), _number(values.get("duration_s")),
+                seen.health, seen.temperature_c, seen.tenants, seen.load, json.dumps(dict(seen.versions)),
+            ),
+        )  # fmt: skip
+        if not cursor.rowcount:
+            return False
+        _insert_cells(history, result, night, int(cursor.lastrowid or 0))
+    return True
+
+
+def record_not_started(history: History, place: Place, night: str, reason: str, now: datetime) -> None:
+    """Record that a session of a night was not started, and why. A later refusal of the same session replaces it."""
+    with history.transaction() as connection:
+        key = (place.contract, place.form, place.window, night, NOT_STARTED)
+        connection.execute(
+            "DELETE FROM sessions WHERE contract = ? AND form = ? AND window = ? AND night = ? AND status = ?", key
+        )
+        connection.execute(
+            "INSERT OR REPLACE INTO sessions (contract, form, window, generation, night, status, reason, started_at,"
+            " finished_at, health, tenants, versions) VALUES (?, ?, ?, 0, ?, ?, ?, ?, '', '', 0, '{}')",
+            (place.contract, place.form, place.window, night, NOT_STARTED, reason, _iso(now)),
+        )
+
+
+def record_results(history: History, results: Path) -> tuple[int, list[str]]:
+    """Record every session of a results folder that is not recorded yet: how many were new, and what was unreadable.
+
+    This is how a history catches up after its writer was killed, or begins anew.
+    """
+    new, problems = 0, []
+    for path in sorted(results.glob("c*-*/*/w*/session.json")):
+        try:
+            new += record_session(history, path)
+        except InputError as error:
+            problems.append(str(error))
+    return new, problems
+
+
+def record_beside(file: Path | str, path: Path) -> str:
+    """Record a session just measured; says what went wrong instead of raising.
+
+    The measurement stands whether or not it could be recorded: the next sweep records what is missing.
+    """
+    try:
+        with open_history(file) as history:
+            record_session(history, path)
+            return history.notice
+    except InputError as error:
+        return f"not recorded in the history: {error}"
+
+
+def circumstances_from(values: Any) -> Circumstances:
+    """Take what the history keeps from the ``circumstances`` of a ``session.json``; what is missing stays unknown."""
+    given = values if isinstance(values, Mapping) else {}
+    before, after = _cards(given.get("before")), _cards(given.get("after"))
+    sick = sorted({f"card {card.get('id')} {card.get('health')}" for card in (*before, *after) if not _fit(card)})
+    hot = [t for card in after or before if (t := _number(card.get("temperature_c"))) is not None]
+    versions = given.get("versions")
+    return Circumstances(
+        health=", ".join(sick) or ("OK" if before or after else ""),
+        temperature_c=max(hot, default=None),
+        tenants=sum(len(card.get("processes") or ()) for card in before),
+        load=_number(given.get("load")),
+        versions={str(k): str(v) for k, v in versions.items()} if isinstance(versions, Mapping) else {},
+    )
+
+
+def _insert_cells(history: History, result: SessionResult, night: str, session: int) -> None:
+    if result.status != "measured":
+        return
+    for tier, values in result.values_s.items():
+        name = (result.contract, result.form, tier)
+        history.connection.execute("INSERT OR IGNORE INTO series (contract, form, tier) VALUES (?, ?, ?)", name)
+        (series,) = history.connection.execute(
+            "SELECT id FROM series WHERE contract = ? AND form = ? AND tier = ?", name
+        ).fetchone()
+        history.connection.execute(
+            "INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?)",
+            (series, night, session, median(values), spread_pct(values), json.dumps(list(values))),
+        )
+
+
+def _contract_facts(path: Path, expected: str) -> tuple[str, int, int, str] | None:
+    if not path.exists():
+        return None
+    values = read_json(path)
+    contract = contract_from_dict(values)
+    if contract.id != expected:
+        raise InputError(f"is {contract.id}", where=str(path), expected=f"{expected}, which its sessions name")
+    return contract.id, contract.size, _whole(values.get("version")), contract.canonical
+
+
+def _cards(reading: Any) -> list[Mapping[str, Any]]:
+    cards = reading.get("cards") if isinstance(reading, Mapping) else None
+    return [card for card in cards if isinstance(card, Mapping)] if isinstance(cards, list) else []
+
+
+def _fit(card: Mapping[str, Any]) -> bool:
+    return str(card.get("health", "OK")).upper() == "OK"
+
+
+def _number(value: Any) -> float | None:
+    usable = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if usable else None
+
+
+def _whole(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _iso(moment: datetime) -> str:
+    """UTC, so that the order of texts is the order of times."""
+    return moment.astimezone(UTC).isoformat(timespec="seconds")
