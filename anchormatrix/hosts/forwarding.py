@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import paramiko
 
 from anchormatrix.errors import HostError
 
 _CHUNK = 1 << 16
+_OPEN_S = 20
 
 
 class Forward:
-    """Listens on an ephemeral loopback port until it is closed; each connection has two threads."""
+    """Listens on an ephemeral loopback port until it is closed; each connection has a thread.
+
+    ``transport`` gives the SSH connection to go through. It should carry nothing else: data that we send while the
+    other side closes a channel can reach it after the close, and OpenSSH then ends the whole connection.
+    """
 
     def __init__(self, transport: Callable[[], paramiko.Transport], port: int) -> None:
         self._transport = transport
@@ -39,27 +46,31 @@ class Forward:
             threading.Thread(target=self._serve, args=(near,), daemon=True).start()
 
     def _serve(self, near: socket.socket) -> None:
-        """Join one connection to the host's port; refused there (the server is not up yet) is closed here."""
-        near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        try:
-            far = self._transport().open_channel(
-                "direct-tcpip", ("127.0.0.1", self._port), near.getpeername(), timeout=20
-            )
-        except (HostError, OSError, EOFError, paramiko.SSHException):
-            near.close()
-            return
-        threading.Thread(target=self._to_far, args=(near, far), daemon=True).start()
-        with contextlib.suppress(OSError, EOFError):
-            while data := far.recv(_CHUNK):
-                near.sendall(data)
-        with contextlib.suppress(OSError):
-            near.shutdown(socket.SHUT_RDWR)
-        near.close()
-        far.close()
+        """Join one connection to the host's port; one refused there (the server is not up yet) is closed here."""
+        with near:
+            near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            there = ("127.0.0.1", self._port)
+            try:
+                far = self._transport().open_channel("direct-tcpip", there, near.getpeername(), timeout=_OPEN_S)
+            except (HostError, OSError, EOFError, paramiko.SSHException):
+                return
+            with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+                _join(near, far)
+            far.close()
 
-    def _to_far(self, near: socket.socket, far: paramiko.Channel) -> None:
-        with contextlib.suppress(OSError, EOFError):
-            while data := near.recv(_CHUNK):
-                far.sendall(data)
-        with contextlib.suppress(OSError, EOFError):
-            far.shutdown_write()
+
+def _join(near: socket.socket, far: paramiko.Channel) -> None:
+    """Pass bytes both ways until one side ends. One thread, so that nothing is sent after the channel was closed."""
+    sides: list[Any] = [near, far]
+    while True:
+        ready, _, _ = select.select(sides, [], [])
+        if far in ready:
+            data = far.recv(_CHUNK)
+            if not data:
+                return
+            near.sendall(data)
+        if near in ready:
+            data = near.recv(_CHUNK)
+            if not data:
+                return
+            far.sendall(data)

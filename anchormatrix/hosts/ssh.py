@@ -67,14 +67,16 @@ class SshHost:
         self._ssh: SshSettings = settings.ssh
         self._lock = threading.RLock()
         self._connection: Connection | None = None
+        self._serving: Connection | None = None
         self._scratch: list[str] = []
         self._leases: list[SshLease] = []
         self._processes: list[SupervisedProcess] = []
         self._clients: list[AgentClient] = []
-        self._served: AgentClient | None = None
         self._forwards: dict[int, Forward] = {}
         self._closed = threading.Event()
-        self._transport()
+        # Both are needed soon; an interpreter there takes its time to start, so let them start side by side.
+        self._served = self._agent()
+        self._spare: AgentClient | None = self._agent()
         threading.Thread(target=self._beat, daemon=True, name=f"beat-{self.alias}").start()
 
     def run(
@@ -102,7 +104,7 @@ class SshHost:
         return done
 
     def lease(self, cards: Sequence[int], *, holder: Mapping[str, str], wait_s: float) -> SshLease:
-        client = self._agent()
+        client = self._unused_agent()
         wanted = sorted(set(cards))
         try:
             answer = client.ask(
@@ -141,7 +143,7 @@ class SshHost:
         stop_command: Sequence[str] = (),
     ) -> RunningProcess:
         own = not isinstance(lease, SshLease)
-        client = lease.client if isinstance(lease, SshLease) else self._agent()
+        client = lease.client if isinstance(lease, SshLease) else self._unused_agent()
         try:
             pid, token = start_under(
                 client,
@@ -202,7 +204,7 @@ class SshHost:
     def local_port(self, port: int) -> int:
         forward = self._forwards.get(port)
         if forward is None:
-            forward = self._forwards[port] = Forward(self._transport, port)
+            forward = self._forwards[port] = Forward(self._serving_transport, port)
         return forward.local_port
 
     def scratch(self, name: str) -> str:
@@ -238,11 +240,11 @@ class SshHost:
         with contextlib.suppress(HostError):
             if self._scratch and self._connection and self._connection.alive:
                 self.run(("rm", "-rf", "--", *self._scratch), timeout_s=self._settings.command_timeout_s)
-        if self._served:
-            self._served.end(ANSWER_S)
+        self._served.end(ANSWER_S)
         self._closed.set()
-        if self._connection:
-            self._connection.close()
+        for connection in (self._serving, self._connection):
+            if connection:
+                connection.close()
 
     # --- connection -------------------------------------------------------------------------------------------------
 
@@ -251,6 +253,13 @@ class SshHost:
             if self._connection is None or not self._connection.alive:
                 self._connection = connect(self._ssh)
             return self._connection.transport
+
+    def _serving_transport(self) -> paramiko.Transport:
+        """A second connection for the forwarded ports, so that no mishap on them can touch the agents."""
+        with self._lock:
+            if self._serving is None or not self._serving.alive:
+                self._serving = connect(self._ssh)
+            return self._serving.transport
 
     def _lost(self, error: Exception) -> HostError:
         return HostError(
@@ -268,9 +277,15 @@ class SshHost:
         """The agent for commands and files; another one when the last was lost."""
         with self._lock:
             alive = self._connection is not None and self._connection.alive
-            if self._served is None or self._served.lost or not alive:
+            if self._served.lost or not alive:
                 self._served = self._agent()
             return self._served
+
+    def _unused_agent(self) -> AgentClient:
+        with self._lock:
+            client, self._spare = self._spare, None
+            alive = self._connection is not None and self._connection.alive
+            return client if client is not None and alive else self._agent()
 
     def _agent(self) -> AgentClient:
         words, sources = agent_command(self._ssh.python, "--silence", str(SILENCE_S))

@@ -122,8 +122,9 @@ class AgentClient:
         with contextlib.suppress(HostError):
             self.ask("bye")
         with self._lock:
-            if not self.ended:
-                self.ended = True
+            with self._sending:  # no beat may follow
+                first, self.ended = not self.ended, True
+            if first:
                 self._wire.end(timeout_s)
 
     def _gone(self, how: str) -> HostError:
