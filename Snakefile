@@ -21,6 +21,7 @@ rule matrix_report:
             "summary.json",
             "cells.csv",
             "evidence.md",
+            "decision.json",
         ),
 
 

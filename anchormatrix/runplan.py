@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,9 @@ from anchormatrix.errors import AnchorMatrixError, ConfigError, InputError
 from anchormatrix.files import read_json, write_text
 from anchormatrix.forms import Form, parse_form
 from anchormatrix.live import read_live
+from anchormatrix.nightly import Place, resolve_night
 from anchormatrix.planning import Plan, Planned, make_plan, read_ledger
+from anchormatrix.progress import Progress, read_durations
 from anchormatrix.settings import Settings
 from anchormatrix.topology import Live
 
@@ -74,18 +76,18 @@ class RunPlan:
 
     def session_before(self, contract_id: str, form: str, window: int) -> tuple[str, int] | None:
         """The session that runs just before one: windows are adjacent and every second one runs in reverse order."""
-        forms = self.forms_of(contract_id)
-        order = [
-            (name, number)
-            for number in range(1, self.settings.matrix.windows + 1)
-            for name in (forms if number % 2 else forms[::-1])
-        ]
-        at = order.index((form, window))
-        return order[at - 1] if at else None
+        order = self._places(contract_id)
+        at = order.index((contract_id, form, window))
+        return order[at - 1][1:] if at else None
 
     def must_run(self, contract_id: str, form: str, window: int) -> bool:
-        """Whether a session has no result yet, or is asked for again."""
-        return form in self.again(contract_id) or not self._session_file(contract_id, form, window).exists()
+        """Whether a session has no result yet, is asked for again, or its result is of another night."""
+        path = self._session_file(contract_id, form, window)
+        return (
+            form in self.again(contract_id)
+            or not path.exists()
+            or self._night(path) != self.contract_night(contract_id)
+        )
 
     def again(self, contract_id: str) -> tuple[str, ...]:
         """The forms measured again by ``cell=FORM/TIER``: that form and the reference form of its pair."""
@@ -106,6 +108,39 @@ class RunPlan:
         """The same for the smoke of a contract's group: a cell measured again starts with a fresh one."""
         done = _stored(self.results / contract_id / "smoke.json", "generation")
         return done + 1 if self.again(contract_id) else done
+
+    def contract_night(self, contract_id: str) -> str:
+        """The night that all sessions of a contract belong to: the one asked for, else the latest that has any.
+
+        So a night that was cut off is finished by the next run, and a matrix never mixes two nights.
+        """
+        if self.settings.night is not None:
+            return self.settings.night
+        return max((self._night(self._session_file(*place)) for place in self._places(contract_id)), default="")
+
+    def smoke_night(self, contract_id: str) -> str:
+        """The night of a contract's smoke: the one asked for, else the one it was made in."""
+        return self.settings.night or self._night(self.results / contract_id / "smoke.json")
+
+    @cached_property
+    def progress(self) -> Progress:
+        """The sessions this run has to measure, in order, with what they took before."""
+        chosen = [
+            next((p.contract.id for p in self.plan.of_size(size) if not self.smoke_rejects(p.contract.id)), None)
+            for size in self.settings.matrix.sizes
+        ]
+        contracts = [contract for contract in chosen if contract is not None]
+        pending = [Place(*place) for contract in contracts for place in self._places(contract) if self.must_run(*place)]
+        return Progress(tuple(pending), read_durations(self.settings.history.file, contracts))
+
+    def planned_sessions(self) -> tuple[Place, ...]:
+        """Every session of the matrix as it stands now, measured or not: of each size's first group not rejected."""
+        return tuple(
+            Place(*place)
+            for size in self.settings.matrix.sizes
+            for planned in [p for p in self.plan.of_size(size) if not self.smoke_rejects(p.contract.id)][:1]
+            for place in self._places(planned.contract.id)
+        )
 
     def state_of(self, contract_id: str) -> str:
         """Health and occupancy of a contract's cards as one word; a changed word makes a new smoke necessary."""
@@ -136,6 +171,11 @@ class RunPlan:
         )
 
     @property
+    def model_figures(self) -> str:
+        """One word that changes when the model's figures or the rules of selection do."""
+        return _digest([asdict(self.settings.model), asdict(self.settings.selection)])
+
+    @property
     def attribution_tolerances(self) -> str:
         """The tolerances of the capture analyses as one readable word: a change analyses again."""
         limits = self.settings.attribution
@@ -146,6 +186,25 @@ class RunPlan:
 
     def _forms(self, contract: Contract) -> tuple[Form, ...]:
         return self.settings.forms_of(contract.size)
+
+    def _places(self, contract_id: str) -> list[tuple[str, str, int]]:
+        """Contract, form and window of every session of a contract, in the order they run."""
+        forms = self.forms_of(contract_id)
+        return [
+            (contract_id, name, number)
+            for number in range(1, self.settings.matrix.windows + 1)
+            for name in (forms if number % 2 else forms[::-1])
+        ]
+
+    def _night(self, path: Path) -> str:
+        """The night noted in a result file when the run first looked at it."""
+        if path not in self._nights:
+            self._nights[path] = _stored_text(path, "night")
+        return self._nights[path]
+
+    @cached_property
+    def _nights(self) -> dict[Path, str]:
+        return {}
 
     def _session_file(self, contract_id: str, form: str, window: int) -> Path:
         return self.results / contract_id / form / f"w{window}" / "session.json"
@@ -158,6 +217,8 @@ def prepare_run(config_files: Sequence[Path | str], overrides: Mapping[str, Any]
     Raises an :class:`AnchorMatrixError` when the configuration is wrong or the host cannot be read.
     """
     values = merged([Path(path) for path in config_files], overrides)
+    if "night" in values:
+        values["night"] = resolve_night(str(values["night"]), datetime.now())
     settings = build_settings(values)
     if settings.cell is not None:
         split_cell(settings)
@@ -216,12 +277,19 @@ def hold_results(results: Path) -> None:
 
 
 def _effective_config(values: Mapping[str, Any], results: Path) -> Path:
-    plain = {key: value for key, value in values.items() if key != "cell"}
+    plain = {key: value for key, value in values.items() if key not in ("cell", "night")}
     path = results / ".run" / f"config-{_digest(plain)}.json"
     text = json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         write_text(path, text)
     return path
+
+
+def _stored_text(path: Path, key: str) -> str:
+    try:
+        return str(read_json(path).get(key) or "")
+    except InputError:
+        return ""
 
 
 def _stored(path: Path, key: str) -> int:

@@ -133,6 +133,12 @@ def attributions(wildcards):
     )
 
 
+def forms_attributed(wildcards):
+    """The attributions of one contract's forms, where captures are made."""
+    forms = RUN.forms_of(wildcards.contract) if SETTINGS.capture.enabled else []
+    return [f"{RESULTS}/{wildcards.contract}/{form}/attribution.json" for form in forms]
+
+
 def bandwidths(wildcards):
     """The size sweep of a contract's group, where it is made."""
     return (

@@ -12,9 +12,14 @@ for size in SIZES:
             contract=f"{RESULTS}/{{contract}}/contract.json",
             config=CONFIG,
         output:
-            session=f"{RESULTS}/{{contract}}/{{form}}/w{{window}}/session.json",
-            requests=f"{RESULTS}/{{contract}}/{{form}}/w{{window}}/requests.csv",
-            server=f"{RESULTS}/{{contract}}/{{form}}/w{{window}}/server.log",
+            # Measured anew in place: a measurement that fails leaves the result before it.
+            session=update(
+                f"{RESULTS}/{{contract}}/{{form}}/w{{window}}/session.json"
+            ),
+            requests=update(
+                f"{RESULTS}/{{contract}}/{{form}}/w{{window}}/requests.csv"
+            ),
+            server=update(f"{RESULTS}/{{contract}}/{{form}}/w{{window}}/server.log"),
         log:
             f"{RESULTS}/logs/window-{{contract}}-{{form}}-w{{window}}.log",
         benchmark:
@@ -31,11 +36,13 @@ for size in SIZES:
             generation=lambda wildcards: RUN.session_generation(
                 wildcards.contract, wildcards.form, int(wildcards.window)
             ),
+            night=lambda wildcards: RUN.contract_night(wildcards.contract),
         message:
-            "Measuring {wildcards.form} in window {wildcards.window} of {wildcards.contract}"
+            "Measuring {wildcards.form} in window {wildcards.window} of {wildcards.contract}:"
+            " {RUN.progress:{wildcards.contract} {wildcards.form} {wildcards.window}}"
         shell:
             "python scripts/measure_window.py --config {input.config} --contract {input.contract} --form {wildcards.form}"
-            " --window {wildcards.window} --generation {params.generation} --out {output.session} > {log} 2>&1"
+            " --window {wildcards.window} --generation {params.generation} --night '{params.night}' --out {output.session} > {log} 2>&1"
 
 
 rule cells:

@@ -5,6 +5,7 @@ rule build_report:
     input:
         of_contracts(f"{RESULTS}/{{contract}}/verdict.json"),
         attributions,
+        decision=f"{RESULTS}/matrix_report/decision.json",
         contracts=f"{RESULTS}/contracts.json",
         config=CONFIG,
     output:

@@ -6,7 +6,7 @@ checkpoint group_smoke:
         contract=f"{RESULTS}/{{contract}}/contract.json",
         config=CONFIG,
     output:
-        f"{RESULTS}/{{contract}}/smoke.json",
+        update(f"{RESULTS}/{{contract}}/smoke.json"),
     log:
         f"{RESULTS}/logs/smoke-{{contract}}.log",
     benchmark:
@@ -19,8 +19,9 @@ checkpoint group_smoke:
     params:
         state=lambda wildcards: RUN.state_of(wildcards.contract),
         generation=lambda wildcards: RUN.smoke_generation(wildcards.contract),
+        night=lambda wildcards: RUN.smoke_night(wildcards.contract),
     message:
         "Four-step smoke of {wildcards.contract}"
     shell:
         "python scripts/measure_smoke.py --config {input.config} --contract {input.contract} --state {params.state}"
-        " --generation {params.generation} --out {output} > {log} 2>&1"
+        " --generation {params.generation} --night '{params.night}' --out {output} > {log} 2>&1"
