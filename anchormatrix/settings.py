@@ -98,6 +98,7 @@ class ModelSettings:
     activation_gb: float = 0
     attention_mask: bool = False
     sparse_block: int | None = None
+    cross_attention: bool = False
 
 
 @dataclass(frozen=True)
@@ -255,6 +256,7 @@ class Settings:
     nightly: NightlySettings
     report: ReportSettings
     cell: str | None = None
+    night: str | None = None
 
     def forms_of(self, size: int) -> tuple[Form, ...]:
         """The configured forms of a size, parsed; empty when ``forms`` is ``auto`` or names none for it."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass, replace
+from typing import Any
 
 from anchormatrix.forms import Form
 from anchormatrix.selection.candidates import enumerate_forms, same_size_pair
 from anchormatrix.selection.figures import EngineLimits, ModelFigures
 from anchormatrix.selection.memory import MemoryLimits, plan_memory
 from virtualhost.faults import Fault, Moment, Span
-from virtualhost.model import Behaviour, DiT, Rates, StepRule
+from virtualhost.model import Behaviour, DiT, Rates, StepRule, refusal
 from virtualhost.scenario import Cards, Health, Links, LogStyle, Residue, Scenario, Serving, Speed, Tenant, Timing
 from virtualhost.serving import parse_split
-from virtualhost.model import refusal
 
 FEW, ANCHOR = 4, 10
 _DOMAINS = (
@@ -250,7 +250,7 @@ def _faults(rng: random.Random, forms: tuple[Form, ...]) -> tuple[Fault, ...]:
     return tuple(found)
 
 
-def relabelled(experiment: Experiment, **timing: float) -> Experiment:
+def relabelled(experiment: Experiment, **timing: Any) -> Experiment:
     """The same host with other timing figures (for tests)."""
     scenario = replace(experiment.scenario, timing=replace(experiment.scenario.timing, **timing))
     return replace(experiment, scenario=scenario)

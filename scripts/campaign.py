@@ -1,8 +1,8 @@
 """Decide many random virtual hosts and compare each decision with the truth.
 
 Draws N hosts (topology, link speeds, model, noise, ramp, drift, tenants, residue, order flips, silent no-ops, exposed
-communication, offload), runs each through the same functions as the workflow under the full and the adaptive design, and
-prints how many decisions were right, wrong, rightly or wrongly declined, false ``extrapolates``, and the card time used.
+communication, offload), runs each through the same functions as the workflow under the full and the adaptive design,
+and prints how many decisions were right, wrong, rightly or wrongly declined, false ``extrapolates``, and the card time.
 
     python scripts/campaign.py --hosts 500 --seed 7 --jobs 2
 """

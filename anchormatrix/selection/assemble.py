@@ -69,7 +69,7 @@ class Judged:
 
 def judge_contract(stored: Stored) -> Judged:
     """Evaluate every gate and conclude. Pure: everything it says comes from ``stored``."""
-    evidence = gather(stored.forms, stored.sessions, stored.cells, stored.attributions)
+    evidence = gather(stored.forms, stored.sessions, stored.cells, stored.attributions, stored.model)
     bounds = _bounds(stored, evidence)
     open_differences = unexplained(evidence, bounds)
     projections = _projections(evidence, stored.verdict.get("winner"), open_differences, bounds, stored.sweep)

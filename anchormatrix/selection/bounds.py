@@ -15,7 +15,6 @@ from anchormatrix.topology import Topology
 
 # Ranks are numbered with tensor parallelism fastest, then Ulysses, ring, all-gather-KV, pipeline and CFG.
 _PLACEMENT = ("tp", "usp", "ring", "ag", "pp", "cfg")
-_REDUCTIONS_PER_LAYER = 2  # one after attention, one after the feed-forward
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,8 @@ def collectives(form: Form, model: ModelFigures) -> tuple[Collective, ...]:
     """The collectives that one layer of the form runs, with what each rank hands to them.
 
     Ulysses: all-to-all of Q, K, V and of the output. All-gather-KV: K and V of the local heads. Ring: K and V blocks,
-    ring−1 hops. Tensor parallelism: all-reduce after attention and after the feed-forward. Distributed layerwise
+    ring−1 hops. Tensor parallelism: all-reduce after attention, after cross-attention to the
+    text where there is one, and after the feed-forward. Distributed layerwise
     offload: all-gather of the layer's weights over the degree that shares a copy. With grouped-query attention K and V
     shrink by KV heads ÷ heads (repeated where fewer than ranks). Once-per-step calls (CFG, pipeline) are not layers'.
     """
@@ -151,7 +151,7 @@ def collectives(form: Form, model: ModelFigures) -> tuple[Collective, ...]:
         found.append(Collective("send_recv", "K, V", "ring", form.ring, 2 * (form.ring - 1), block))
     if form.tp > 1:
         payload = tokens * model.width * model.bytes_per_value
-        found.append(Collective("all_reduce", "hidden states", "tp", form.tp, _REDUCTIONS_PER_LAYER, payload))
+        found.append(Collective("all_reduce", "hidden states", "tp", form.tp, 2 + model.cross_attention, payload))
     if form.mask_chunks > 1:
         found = [_chunked(call, form.mask_chunks) for call in found]
     if form.offload == "distributed-layerwise-offload":

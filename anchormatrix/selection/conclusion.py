@@ -8,7 +8,7 @@ from typing import Any
 
 from anchormatrix.selection.evidence import FormEvidence
 from anchormatrix.selection.figures import ModelFigures
-from anchormatrix.selection.gates import UNKNOWN, GateResult, Unexplained
+from anchormatrix.selection.gates import GATES, UNKNOWN, GateResult, Unexplained
 from anchormatrix.selection.projection import Projection
 
 
@@ -73,7 +73,7 @@ def decide(inputs: DecisionInputs) -> SizeDecision:
     sentence = f"On {inputs.size} cards {winner} wins{by} at the anchor tier"
     sentence += f"; {conditions[0][0].lower() + conditions[0][1:]}" if conditions else "."
     sentence += f" Unknown: {unknowns[0]}" if unknowns else ""
-    sentence += f" Reverses: {reversal[0]}" if reversal else ""
+    sentence += _reverses(inputs, str(winner))
     return SizeDecision(
         inputs.size,
         inputs.contract,
@@ -152,7 +152,8 @@ def _conditions(inputs: DecisionInputs, winner: str, runner: str | None) -> tupl
         return ()
     found: list[str] = []
     reversing = [item for item in inputs.projections if item.against == winner and item.threshold is not None]
-    for item in reversing[:2]:
+    levels = {(item.form, item.quantity): item for item in reversed(reversing)}  # one level whatever the fix
+    for item in list(levels.values())[:3]:
         found.append(
             f"When {item.quantity} of {item.form} is above {item.threshold:.4g} {item.unit}, {winner} wins, else "
             f"{item.form}; measured {item.level:.4g} {item.unit}, so {winner} "
@@ -192,9 +193,22 @@ def _unknowns(inputs: DecisionInputs) -> tuple[str, ...]:
     open_gates: dict[str, list[str]] = {}
     for gate in inputs.gates:
         if gate.status == UNKNOWN and gate.gate in ("G1", "G3", "G5"):
-            open_gates.setdefault(f"{gate.gate} ({gate.text})", []).append(gate.form)
+            what = f"{gate.gate} {GATES[gate.gate]} ({gate.text.split(';')[0]})"
+            open_gates.setdefault(what, []).append(gate.form)
     found += [f"{gate} of {_listed(forms)}." for gate, forms in open_gates.items()]
     return tuple(found)
+
+
+def _reverses(inputs: DecisionInputs, winner: str) -> str:
+    """The nearest level at which the order reverses, in short: the fix whose projection comes closest."""
+    found = [item for item in inputs.projections if item.against == winner and item.threshold is not None]
+    if not found:
+        return " Nothing measured tells at which level it would reverse."
+    item = min(found, key=lambda projection: projection.step_s)
+    return (
+        f" Reverses when {item.quantity} of {item.form} falls to {item.threshold:.4g} {item.unit}; "
+        f"{item.fix.value} gives {item.projected_level:.4g} {item.unit} (projection)."
+    )
 
 
 def _reversal(inputs: DecisionInputs, winner: str) -> tuple[str, ...]:

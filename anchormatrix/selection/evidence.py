@@ -7,14 +7,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anchormatrix.forms import Form, parse_form
+from anchormatrix.selection.candidates import mask_chunks
+from anchormatrix.selection.figures import ModelFigures
 
 
 @dataclass(frozen=True)
 class StepParts:
-    """The captured step of one form, all in ms. ``communication_ms`` = exposed + overlapped.
+    """One step of a form, all in ms, from its capture. ``communication_ms`` = exposed + overlapped.
 
-    ``mask_bound`` is the share of its masked family's communication that could be hidden at best and ``mask_measured``
-    the share that is; None where the form has no such family or no capture tells.
+    A capture inflates computing and idle time while the seconds of exposed communication stay, so ``computing_ms`` and
+    ``free_ms`` are scaled to the step measured without the profiler where that is known.
+
+    ``masked_ms`` is the communication of the family that masking hides, ``mask_bound`` the share of it that could be
+    hidden at best with ``mask_chunks`` chunks (of an unmasked form: with masking turned on), ``mask_measured`` the
+    share that is; None where the form has no such family or no capture tells.
     """
 
     computing_ms: float
@@ -23,6 +29,8 @@ class StepParts:
     free_ms: float
     mask_bound: float | None = None
     mask_measured: float | None = None
+    mask_chunks: int = 1
+    masked_ms: float = 0.0
     mask_warnings: tuple[str, ...] = ()
 
     @property
@@ -32,10 +40,10 @@ class StepParts:
 
     @property
     def exposed_at_bound_ms(self) -> float | None:
-        """Exposed communication if masking reached its bound: communication × (1 − bound), never above the measured."""
+        """Exposed communication if masking of its own family reached the bound; never above the measured."""
         if self.mask_bound is None:
             return None
-        return min(self.exposed_ms, self.communication_ms * (1.0 - self.mask_bound))
+        return max(0.0, min(self.exposed_ms, self.communication_ms - self.masked_ms * self.mask_bound))
 
 
 @dataclass(frozen=True)
@@ -82,15 +90,18 @@ def gather(
     sessions: Sequence[Mapping[str, Any]],
     cells: Sequence[Mapping[str, Any]],
     attributions: Mapping[str, Mapping[str, Any]] | None = None,
+    model: ModelFigures | None = None,
 ) -> tuple[FormEvidence, ...]:
     """Put sessions (``session.json``), cells (rows of ``cells.csv``) and attributions (by form name) together per form.
 
-    Cells are read for window ``all`` (the medians) and for the single windows of the anchor tier.
+    Cells are read for window ``all`` (the medians) and for the single windows of the anchor tier. ``model`` tells how
+    many chunks the masking of a form could have.
     """
     names = list(dict.fromkeys([*(form.name for form in forms), *(str(s["form"]) for s in sessions)]))
-    return tuple(_one(name, sessions, cells, (attributions or {}).get(name)) for name in names)
+    return tuple(_one(name, sessions, cells, (attributions or {}).get(name), model) for name in names)
 
 
+_MOST_CHUNKS = 8  # more chunks cost more calls than they hide
 _BEST_FIRST = ("measured", "contaminated", "void", "unmeasurable", "did_not_run", "skipped")
 
 
@@ -99,6 +110,7 @@ def _one(
     sessions: Sequence[Mapping[str, Any]],
     cells: Sequence[Mapping[str, Any]],
     attribution: Mapping[str, Any] | None,
+    model: ModelFigures | None,
 ) -> FormEvidence:
     own = [session for session in sessions if session["form"] == name]
     best = min(own, key=lambda s: _BEST_FIRST.index(s["status"]) if s["status"] in _BEST_FIRST else 99, default=None)
@@ -119,7 +131,7 @@ def _one(
             for row in anchors
             if str(row["window"]) != "all" and (step := _number(row, "step_s")) is not None
         },
-        parts=step_parts(attribution),
+        parts=step_parts(attribution, parse_form(name), model),
         families=family_times(attribution),
         source=", ".join(f"w{session['window']}" for session in own),
     )
@@ -134,23 +146,69 @@ def _truth(value: Any) -> bool:
     return value is True or str(value).lower() in ("true", "1", "yes")
 
 
-def step_parts(attribution: Mapping[str, Any] | None) -> StepParts | None:
+def step_parts(
+    attribution: Mapping[str, Any] | None, form: Form | None = None, model: ModelFigures | None = None
+) -> StepParts | None:
     """The step decomposition of the slowest rank of an ``attribution.json``, or None when there is none."""
-    ranks = list((attribution or {}).get("steps", {}).get("ranks", []))
+    steps = (attribution or {}).get("steps") or {}
+    ranks = list(steps.get("ranks", []))
     if not ranks:
         return None
     slowest = max(ranks, key=lambda rank: float(rank["stage_ms"]))
-    bounds = [b for b in (attribution or {}).get("masking", {}).get("ranks", []) if b.get("rank") == slowest["rank"]]
-    bound = bounds[0] if bounds else {}
+    exposed, computing, free = (float(slowest[f"{name}_ms"]) for name in ("exposed", "computing", "free"))
+    unprofiled_s = _number(steps, "unprofiled_step_s")
+    if unprofiled_s is not None and computing + free > 0:
+        deflation = max(0.0, unprofiled_s * 1e3 - exposed) / (computing + free)
+        computing, free = computing * deflation, free * deflation
+    masking = (attribution or {}).get("masking") or {}
+    found: Mapping[str, Any] = next((row for row in masking.get("ranks", []) if row["rank"] == slowest["rank"]), {})
+    bound, chunks = _bound(found, form, model)
     return StepParts(
-        computing_ms=float(slowest["computing_ms"]),
-        exposed_ms=float(slowest["exposed_ms"]),
+        computing_ms=computing,
+        exposed_ms=exposed,
         overlapped_ms=float(slowest["overlapped_ms"]),
-        free_ms=float(slowest["free_ms"]),
-        mask_bound=_number(bound, "bound"),
-        mask_measured=_number(bound, "measured"),
-        mask_warnings=tuple(map(str, bound.get("warnings", ()))),
+        free_ms=free,
+        mask_bound=bound,
+        mask_measured=_number(found, "measured"),
+        mask_chunks=chunks,
+        masked_ms=_family_ms(attribution or {}, found),
+        mask_warnings=tuple(map(str, found.get("warnings", ()))) if int(found.get("chunks", 1)) > 1 else (),
     )
+
+
+def _family_ms(attribution: Mapping[str, Any], found: Mapping[str, Any]) -> float:
+    """Time of the family that a masking row speaks of, on its rank."""
+    ranks = (attribution.get("collectives") or {}).get("ranks", [])
+    families: list[Mapping[str, Any]] = next(
+        (rank["families"] for rank in ranks if rank["rank"] == found.get("rank")), []
+    )
+    wanted = found.get("family"), found.get("communicator")
+    return sum(float(row["sum_ms"]) for row in families if (row["family"], row["communicator"]) == wanted)
+
+
+def _bound(found: Mapping[str, Any], form: Form | None, model: ModelFigures | None) -> tuple[float | None, int]:
+    """The masking bound and its chunks: as captured, or, of a form that could be masked and is not, as it could be."""
+    chunks = int(found.get("chunks", 1) or 1)
+    if chunks > 1:
+        return _number(found, "bound"), chunks
+    total, hiding = _number(found, "C_ms"), _number(found, "F_ms")
+    if form is None or model is None or form.usp * form.ag == 1 or form.ring > 1 or not total or hiding is None:
+        return None, 1
+    chunks = mask_chunks(form, model, _MOST_CHUNKS)
+    return masking_bound(total, hiding, chunks), chunks
+
+
+def masking_bound(total: float, hiding: float, chunks: int, *, drain_ratio: float = 0.25) -> float:
+    """The share of ``total`` communication that ``hiding`` compute of the same layer can hide in ``chunks`` chunks.
+
+    c = C/n, f = F/n. f ≥ c: 1 − 1/n. f < c: 1 − [c + (n−1)(c−f) + drain] ÷ C with drain = ratio × c. Never below 0.
+    """
+    if chunks <= 1 or total <= 0:
+        return 0.0
+    c, f = total / chunks, hiding / chunks
+    if f >= c:
+        return 1.0 - 1.0 / chunks
+    return max(0.0, 1.0 - (c + (chunks - 1) * (c - f) + drain_ratio * c) / total)
 
 
 def family_times(attribution: Mapping[str, Any] | None) -> tuple[FamilyTime, ...]:

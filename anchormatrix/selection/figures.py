@@ -15,7 +15,8 @@ class ModelFigures:
 
     ``activation_gb`` is the peak of one card without any split of the sequence; ``guidance_branches`` is the number of
     forwards that one denoise step needs (2 with classifier-free guidance); ``sparse_block`` is the block of sparse
-    attention in tokens, or None when attention is dense.
+    attention in tokens, or None when attention is dense; ``cross_attention`` says whether layers attend to the text
+    separately (else it is joined to the sequence).
     """
 
     layers: int
@@ -32,6 +33,7 @@ class ModelFigures:
     activation_gb: float = 0.0
     attention_mask: bool = False
     sparse_block: int | None = None
+    cross_attention: bool = False
 
     def __post_init__(self) -> None:
         for name in ("layers", "heads", "kv_heads", "head_dim", "sequence_tokens", "guidance_branches"):

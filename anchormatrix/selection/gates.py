@@ -134,7 +134,7 @@ def _bytes(form: FormEvidence, inputs: GateInputs) -> GateResult:
     same, cross = bound.worst
     columns = f"{same / 1e6:.1f} MB same-domain and {cross / 1e6:.1f} MB cross-domain per layer and rank"
     if bound.step_ms is None:
-        return _result("G3", form, UNKNOWN, None, "ms/step", source, f"{columns}; {bound.unknown[0]}")
+        return _result("G3", form, UNKNOWN, None, "ms/step", source, f"{bound.unknown[0]}; {columns}")
     text = f"{columns}; at least {bound.step_ms:.1f} ms per step of communication, hidden or not"
     measured = form.step_anchor_s
     if measured is None:
@@ -171,7 +171,10 @@ def _masking(form: FormEvidence, inputs: GateInputs) -> GateResult:
         return _result("G5", form, UNKNOWN, None, "ms/step", source, parts.mask_warnings[0])
     won = parts.exposed_ms - parts.exposed_at_bound_ms
     reachable = form.step_anchor_s - won / 1e3
-    text = f"exposed {parts.exposed_ms:.1f} ms, {parts.exposed_at_bound_ms:.1f} ms at its bound: {reachable:.4g} s/step"
+    text = (
+        f"exposed {parts.exposed_ms:.1f} ms, {parts.exposed_at_bound_ms:.1f} ms at its bound with {parts.mask_chunks} "
+    )
+    text += f"chunks: {reachable:.4g} s per step"
     best = inputs.best
     if best and best.form != form.form and reachable > (best.step_anchor_s or 0.0) * _CLOSURE:
         text += f"; still above {best.form.name}'s {best.step_anchor_s:.4g} s"

@@ -1,0 +1,119 @@
+"""All contracts of a run to one decision: sizes, scaling between them, and whether older decisions must be verified."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from anchormatrix.contract import Contract
+from anchormatrix.errors import InputError
+from anchormatrix.selection.assemble import judge_contract
+from anchormatrix.selection.conclusion import SizeDecision, overall
+from anchormatrix.selection.configured import candidates_of
+from anchormatrix.selection.evidence import FormEvidence, gather
+from anchormatrix.selection.ledger import append_bases, basis_as_dict, basis_from_dict, read_bases
+from anchormatrix.selection.read import (
+    card_memory_gb,
+    fixed_costs,
+    read_contract,
+    read_stored,
+    skipped_sessions,
+    step_facts,
+)
+from anchormatrix.selection.scaling import scaling
+from anchormatrix.selection.triggers import Stored as Basis
+from anchormatrix.selection.triggers import Trigger, TriggerLimits, reverify
+from anchormatrix.settings import Settings
+
+
+@dataclass(frozen=True)
+class Concluded:
+    """One contract with what its decision rests on."""
+
+    contract: Contract
+    evidence: tuple[FormEvidence, ...]
+    decision: SizeDecision
+    basis: Basis
+
+
+def conclude(
+    results: Path, contract_files: Sequence[Path], settings: Settings
+) -> tuple[dict[str, Any], list[Concluded]]:
+    """The content of ``decision.json`` and what it rests on. Raises :class:`InputError` for an unusable file."""
+    found = [_conclude_one(results, read_contract(path), settings) for path in contract_files]
+    known = read_bases(results / "decisions.jsonl")
+    triggers = [
+        {"size": item.contract.size, **trigger.as_dict(), "text": f"{item.contract.size} cards: {trigger.text}"}
+        for item in found
+        for trigger in _triggers(item, known.get(item.contract.size, ()), settings)
+    ]
+    statements = [
+        {"text": statement.text, **statement.as_dict()}
+        for a, b in combinations(sorted(found, key=lambda item: item.contract.size), 2)
+        if a.contract.size < b.contract.size
+        for statement in scaling((a.contract, a.evidence), (b.contract, b.evidence))
+    ]
+    values = overall([item.decision for item in found], reverify=triggers, scaling=statements)
+    values["skipped"] = [
+        {"size": item.contract.size, "text": f"{item.contract.size} cards, {text}"}
+        for item in found
+        for text in skipped_sessions(results / item.contract.id)
+    ]
+    return values, found
+
+
+def remember(results: Path, found: Sequence[Concluded]) -> None:
+    """Append what the decisions rest on to ``decisions.jsonl``, where it changed."""
+    lines = [basis_as_dict(item.contract.size, item.contract.id, item.decision.winner, item.basis) for item in found]
+    append_bases(results / "decisions.jsonl", lines, read_bases(results / "decisions.jsonl"))
+
+
+def check_triggers(results: Path, settings: Settings) -> list[dict[str, Any]]:
+    """The triggers of every remembered decision against the configuration as it is now; nothing is measured or read
+    from a host. Raises :class:`InputError` when no decision was remembered.
+    """
+    known = read_bases(results / "decisions.jsonl")
+    if not known:
+        raise InputError("no decision is remembered", where=str(results / "decisions.jsonl"), todo="run matrix_report")
+    found = []
+    for size, lines in sorted(known.items()):
+        before = basis_from_dict(lines[-1])
+        contract = results / str(lines[-1]["contract"]) / "contract.json"
+        possible = _possible(results, settings, size, read_contract(contract) if contract.exists() else None)
+        now = Basis(before.verdict, before.evidence, step_facts(settings), before.fixed_s, possible)
+        found += [{"size": size, **trigger.as_dict()} for trigger in reverify(before, now, _limits(settings))]
+    return found
+
+
+def _conclude_one(results: Path, contract: Contract, settings: Settings) -> Concluded:
+    stored = read_stored(results, contract, settings)
+    evidence = gather(stored.forms, stored.sessions, stored.cells, stored.attributions, stored.model)
+    basis = Basis(
+        verdict=stored.verdict,
+        evidence=evidence,
+        facts=step_facts(settings),
+        fixed_s=fixed_costs(results, contract.id),
+        possible=_possible(results, settings, contract.size, contract),
+    )
+    return Concluded(contract, evidence, judge_contract(stored).decision, basis)
+
+
+def _possible(results: Path, settings: Settings, size: int, contract: Contract | None) -> tuple[Any, ...]:
+    """The forms that are candidates now, after the memory gate where the cards' memory is known."""
+    memory = None if contract is None else card_memory_gb(results / "health.json", contract)
+    return candidates_of(settings, size, card_gb=memory).forms
+
+
+def _triggers(item: Concluded, known: Sequence[Mapping[str, Any]], settings: Settings) -> tuple[Trigger, ...]:
+    """Against the last remembered decision of this size that rests on something else than the present one."""
+    own = basis_as_dict(item.contract.size, item.contract.id, item.decision.winner, item.basis)
+    earlier = [line for line in known if line != own]
+    before = basis_from_dict(earlier[-1]) if earlier else item.basis
+    return reverify(before, item.basis, _limits(settings))
+
+
+def _limits(settings: Settings) -> TriggerLimits:
+    return TriggerLimits(drift_pct=settings.verdict.drift_pct)

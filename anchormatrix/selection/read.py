@@ -1,0 +1,125 @@
+"""Read what is stored of a contract for its gates, and what is known of the host for its candidates."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from anchormatrix.contract import Contract, contract_from_dict
+from anchormatrix.errors import InputError
+from anchormatrix.files import read_json
+from anchormatrix.forms import parse_form
+from anchormatrix.selection.assemble import Stored
+from anchormatrix.selection.configured import forms_of_size, memory_limits
+from anchormatrix.selection.figures import figures_from
+from anchormatrix.selection.sweep import Sweep, sweep_from_dict
+from anchormatrix.settings import Settings
+
+_STAGES = ("encode_s", "decode_s")
+
+
+def read_contract(path: Path) -> Contract:
+    """Read a ``contract.json``."""
+    return contract_from_dict(read_json(path))
+
+
+def read_stored(results: Path, contract: Contract, settings: Settings) -> Stored:
+    """Everything that the gates of one contract rest on, from the results folder.
+
+    Cells and verdict must be there; a missing capture, sweep or health reading leaves its gates unknown. Raises
+    :class:`InputError` naming a file that is there and unusable.
+    """
+    folder = results / contract.id
+    sessions = [read_json(path) for path in sorted(folder.glob("*/w*/session.json"))]
+    attributions = {path.parent.name: read_json(path) for path in sorted(folder.glob("*/attribution.json"))}
+    forms = {form.name: form for form in forms_of_size(settings, contract.size)}
+    forms |= {name: parse_form(name) for session in sessions if (name := str(session.get("form"))) not in forms}
+    card_gb = card_memory_gb(results / "health.json", contract)
+    return Stored(
+        contract=contract,
+        forms=tuple(forms.values()),
+        sessions=sessions,
+        cells=read_rows(folder / "cells.csv"),
+        verdict=read_json(folder / "verdict.json"),
+        model=figures_from(settings.model),
+        memory=None if card_gb is None else memory_limits(settings, card_gb),
+        sweep=read_sweep(results / "bandwidth" / f"{contract.id}.json"),
+        attributions=attributions,
+        skipped=_skipped(sessions),
+        windows=settings.matrix.windows,
+        noise_floor_pct=settings.verdict.noise_floor_pct,
+    )
+
+
+def _skipped(sessions: list[dict[str, Any]]) -> dict[str, str]:
+    return {
+        str(session["form"]): str(session.get("reason", ""))
+        for session in sessions
+        if session.get("status") == "skipped"
+    }
+
+
+def skipped_sessions(folder: Path) -> list[str]:
+    """The sessions of a contract that the adaptive design left out or cut short, one sentence each."""
+    found = []
+    for path in sorted(folder.glob("*/w*/session.json")):
+        session = read_json(path)
+        if session.get("status") == "skipped" or session.get("stopped_early"):
+            reason = session.get("stopped_early") or session.get("reason")
+            found.append(f"{session.get('form')} in window {session.get('window')}: {reason}")
+    return found
+
+
+def read_sweep(path: Path) -> Sweep | None:
+    """Read a size sweep; None when there is none."""
+    return sweep_from_dict(read_json(path), where=str(path)) if path.exists() else None
+
+
+def card_memory_gb(path: Path, contract: Contract) -> float | None:
+    """The memory of the contract's smallest card in GB (10⁹ bytes) from ``health.json``; None when unknown."""
+    if not path.exists():
+        return None
+    cards = read_json(path).get("cards", [])
+    sizes = [card.get("hbm_total_mb") for card in cards if card.get("id") in contract.cards]
+    known = [float(size) for size in sizes if isinstance(size, (int, float)) and size > 0]
+    return min(known) * 2**20 / 1e9 if len(known) == contract.size else None
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Read a CSV with a header. Raises :class:`InputError` naming the file."""
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            return list(csv.DictReader(stream))
+    except FileNotFoundError:
+        raise InputError("no such file", where=str(path), todo="run the step that makes it first") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"cannot be read ({error})", where=str(path), todo="delete the file and run again") from None
+
+
+def fixed_costs(results: Path, contract_id: str) -> dict[str, float]:
+    """Median seconds of one request outside the DiT stage, by stage, over all sessions of a contract."""
+    values: dict[str, list[float]] = {stage: [] for stage in _STAGES}
+    for path in sorted((results / contract_id).glob("*/w*/requests.csv")):
+        for row in read_rows(path):
+            for stage in _STAGES:
+                if row.get("role") == "measured" and row.get(stage):
+                    values[stage].append(float(row[stage]))
+    return {stage.removesuffix("_s"): median(found) for stage, found in values.items() if found}
+
+
+def step_facts(settings: Settings) -> dict[str, Any]:
+    """What the configuration says that shapes a step, flat: model figures, engine arguments, workload."""
+    facts: dict[str, Any] = {f"model.{key}": value for key, value in vars(settings.model).items()}
+    facts |= {"engine.kind": settings.engine.kind, "engine.model": settings.engine.model}
+    facts["engine.extra_args"] = " ".join(settings.engine.extra_args)
+    facts |= {f"engine.env.{key}": value for key, value in settings.engine.env.items()}
+    for key, value in vars(settings.workload).items():
+        if isinstance(value, Mapping):
+            facts |= {f"workload.{key}.{name}": item for name, item in value.items()}
+        else:
+            facts[f"workload.{key}"] = value
+    facts |= {f"matrix.tiers.{tier}": steps for tier, steps in settings.matrix.tiers.items()}
+    return facts
