@@ -191,6 +191,7 @@ class Supervised:
         strongest = [number for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT) if number in told.values()]
         for helper in self._helpers.values():
             helper.kill()
+        self.reap()  # what ended since the last look
         return {
             "how": signal.Signals(strongest[0]).name.lower() if strongest else "exited",
             "seconds": time.monotonic() - begin,
