@@ -92,19 +92,18 @@ def deadline_of(night: str, clock: str) -> datetime:
     return at if at > noon else at + timedelta(days=1)
 
 
-def require_time(place: Place, night: str, clock: str, needs_s: float | None, now: datetime) -> None:
-    """Check that a session begun now ends before the night's deadline.
+def require_time(what: object, deadline: datetime, needs_s: float | None, now: datetime) -> None:
+    """Check that ``what``, begun now, ends before the deadline; times are local.
 
-    ``needs_s`` is what such sessions took, in seconds; without any history only the deadline itself counts.
+    ``needs_s`` is what the like took, in seconds; without any history only the deadline itself counts.
     Raises :class:`NightError` when it cannot.
     """
-    deadline = deadline_of(night, clock)
     left_s = (deadline.astimezone() - now.astimezone()).total_seconds()  # a night may hold a change of the clocks
     if left_s > (needs_s or 0.0):
         return
     needed = f"needs about {duration_words(needs_s)}, " if needs_s else ""
     left = f"{duration_words(left_s)} left" if left_s > 0 else f"{deadline:%Y-%m-%d %H:%M} has passed"
-    raise NightError(f"deadline {clock}: {needed}{left}", where=f"not started: {place}")
+    raise NightError(f"deadline {deadline:%H:%M}: {needed}{left}", where=f"not started: {what}")
 
 
 def outcome_of(sessions: Sequence[Tonight], regressions: int, problem: str = "") -> Outcome:

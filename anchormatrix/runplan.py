@@ -20,7 +20,7 @@ from anchormatrix.errors import AnchorMatrixError, ConfigError, InputError
 from anchormatrix.files import read_json, write_text
 from anchormatrix.forms import Form, parse_form
 from anchormatrix.live import read_live
-from anchormatrix.nightly import Place, resolve_night
+from anchormatrix.nightly import Place, deadline_of, resolve_night
 from anchormatrix.planning import Plan, Planned, make_plan, read_ledger
 from anchormatrix.progress import Progress, read_durations
 from anchormatrix.settings import Settings
@@ -83,11 +83,9 @@ class RunPlan:
     def must_run(self, contract_id: str, form: str, window: int) -> bool:
         """Whether a session has no result yet, is asked for again, or its result is of another night."""
         path = self._session_file(contract_id, form, window)
-        return (
-            form in self.again(contract_id)
-            or not path.exists()
-            or self._night(path) != self.contract_night(contract_id)
-        )
+        if form in self.again(contract_id) or not path.exists():
+            return True
+        return self._night(path) != self.contract_night(contract_id)
 
     def again(self, contract_id: str) -> tuple[str, ...]:
         """The forms measured again by ``cell=FORM/TIER``: that form and the reference form of its pair."""
@@ -121,6 +119,13 @@ class RunPlan:
     def smoke_night(self, contract_id: str) -> str:
         """The night of a contract's smoke: the one asked for, else the one it was made in."""
         return self.settings.night or self._night(self.results / contract_id / "smoke.json")
+
+    @property
+    def deadline_option(self) -> str:
+        """What tells a measuring command until when it may run; nothing outside a nightly sweep."""
+        if self.settings.night is None:
+            return ""
+        return f"--deadline {deadline_of(self.settings.night, self.settings.nightly.deadline):%Y-%m-%dT%H:%M}"
 
     @cached_property
     def progress(self) -> Progress:

@@ -13,12 +13,8 @@ for size in SIZES:
             config=CONFIG,
         output:
             # Measured anew in place: a measurement that fails leaves the result before it.
-            session=update(
-                f"{RESULTS}/{{contract}}/{{form}}/w{{window}}/session.json"
-            ),
-            requests=update(
-                f"{RESULTS}/{{contract}}/{{form}}/w{{window}}/requests.csv"
-            ),
+            session=update(f"{RESULTS}/{{contract}}/{{form}}/w{{window}}/session.json"),
+            requests=update(f"{RESULTS}/{{contract}}/{{form}}/w{{window}}/requests.csv"),
             server=update(f"{RESULTS}/{{contract}}/{{form}}/w{{window}}/server.log"),
         log:
             f"{RESULTS}/logs/window-{{contract}}-{{form}}-w{{window}}.log",
@@ -42,7 +38,8 @@ for size in SIZES:
             " {RUN.progress:{wildcards.contract} {wildcards.form} {wildcards.window}}"
         shell:
             "python scripts/measure_window.py --config {input.config} --contract {input.contract} --form {wildcards.form}"
-            " --window {wildcards.window} --generation {params.generation} --night '{params.night}' --out {output.session} > {log} 2>&1"
+            " --window {wildcards.window} --generation {params.generation} --night '{params.night}'"
+            " {RUN.deadline_option} --out {output.session} > {log} 2>&1"
 
 
 rule cells:

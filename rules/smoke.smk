@@ -24,4 +24,5 @@ checkpoint group_smoke:
         "Four-step smoke of {wildcards.contract}"
     shell:
         "python scripts/measure_smoke.py --config {input.config} --contract {input.contract} --state {params.state}"
-        " --generation {params.generation} --night '{params.night}' --out {output} > {log} 2>&1"
+        " --generation {params.generation} --night '{params.night}'"
+        " {RUN.deadline_option} --out {output} > {log} 2>&1"

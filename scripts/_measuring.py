@@ -7,6 +7,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import NoReturn
 
@@ -26,6 +27,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--contract", type=Path, required=True, help="results/<contract>/contract.json")
     parser.add_argument(
         "--generation", type=int, default=0, help="how often this was asked for again; kept in the result"
+    )
+    parser.add_argument("--night", default="", help="the night this belongs to, as 2026-11-30; kept in the result")
+    parser.add_argument(
+        "--deadline",
+        type=datetime.fromisoformat,
+        help="local time as 2026-12-01T06:00; what cannot finish before it, judged from history, is not started",
     )
     parser.add_argument("--dry-run", action="store_true", help="print the exact commands and requests; start nothing")
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from datetime import datetime
 from pathlib import Path
 
 from _cli import run
@@ -22,6 +23,7 @@ from anchormatrix.files import write_json
 from anchormatrix.forms import parse_form
 from anchormatrix.measure import suspects
 from anchormatrix.measure.smoke_run import other_groups, run_smoke, smoke_command
+from anchormatrix.nightly import require_time
 
 
 def main() -> int:
@@ -31,6 +33,8 @@ def main() -> int:
     forms = [parse_form(name) for name in args.form or ()] or list(settings.forms_of(contract.size))
     if not forms:
         raise ConfigError(f"no form of {contract.size} cards is configured", where="matrix.forms", todo="give --form")
+    if args.deadline and not args.dry_run:
+        require_time(f"smoke of {contract.id}", args.deadline, None, datetime.now())
     with open_rig(settings) as rig:
         if args.dry_run:
             rig.device.read(rig.host, timeout_s=settings.host.command_timeout_s)
@@ -44,7 +48,7 @@ def main() -> int:
         smoke, stopped = run_smoke(contract, forms, rig, results, references=references)
     suspects.after_smoke(contract, results, smoke, stopped)
     out = args.out or results / contract.id / "smoke.json"
-    write_json(out, {**smoke.as_dict(), "state": args.state, "generation": args.generation})
+    write_json(out, {**smoke.as_dict(), "state": args.state, "generation": args.generation, "night": args.night})
     say(f"{contract.id}: {smoke.status} {'; '.join(finding.text for finding in smoke.findings)}".rstrip())
     return 0
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from datetime import datetime
 from pathlib import Path
 
 from _cli import run
@@ -20,9 +21,12 @@ from _measuring import add_options, open_rig, read_orders, say
 
 from anchormatrix.errors import ConfigError
 from anchormatrix.forms import parse_form
+from anchormatrix.history.deadline import check_deadline
+from anchormatrix.history.record import record_beside
 from anchormatrix.measure.order import SessionOrder, planned_command, planned_requests
 from anchormatrix.measure.records import write_session
 from anchormatrix.measure.session import run_session
+from anchormatrix.nightly import Place
 
 
 def main() -> int:
@@ -33,6 +37,10 @@ def main() -> int:
     if form.cards != contract.size:
         raise ConfigError(f"form {form.name} runs on {form.cards} cards", where="--form", expected=f"{contract.size}")
     order = SessionOrder(contract, form, args.window, results)
+    if args.deadline and not args.dry_run:
+        check_deadline(
+            settings.history.file, Place(contract.id, form.name, args.window), args.night, args.deadline, datetime.now()
+        )
     with open_rig(settings) as rig:
         if args.dry_run:
             command = planned_command(order, rig)
@@ -43,8 +51,10 @@ def main() -> int:
             return 0
         session = run_session(order, rig)
     out = args.out or order.folder / f"w{args.window}" / "session.json"
-    write_session(session, out, {"generation": args.generation})
+    write_session(session, out, {"generation": args.generation, "night": args.night})
     say(f"{session.form} window {session.window}: {session.status} {session.reason}".rstrip())
+    if problem := record_beside(settings.history.file, out):
+        say(problem)
     return 0
 
 

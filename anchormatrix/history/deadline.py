@@ -1,0 +1,22 @@
+"""May a session of a nightly sweep still start? Judged from what such sessions took, and recorded when it may not."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+from anchormatrix.errors import NightError
+from anchormatrix.history.record import record_not_started
+from anchormatrix.history.store import open_history
+from anchormatrix.nightly import Place, require_time
+from anchormatrix.progress import read_durations
+
+
+def check_deadline(file: Path | str, place: Place, night: str, deadline: datetime, now: datetime) -> None:
+    """Raise :class:`NightError`, and record why, when a session begun now would not end before the deadline."""
+    try:
+        require_time(place, deadline, read_durations(file, [place.contract]).of(place), now)
+    except NightError as error:
+        with open_history(file) as history:
+            record_not_started(history, place, night, error.what, now)
+        raise
