@@ -5,6 +5,7 @@ Every sentence follows from the numbers it names; "no difference" and "not decid
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -156,7 +157,7 @@ def worst_dispersion(measured: Measured) -> float | None:
 
 def _changes(report: Report, measured: Measured, verdict: Verdict, choice: Choice | None) -> tuple[str, ...]:
     """What would change the answer of a size."""
-    found = list(choice.reversal) if choice and verdict.winner else []
+    found = [_first_sentence(text) for text in choice.reversal[:1]] if choice and verdict.winner else []
     if verdict.cure and verdict.status != "extrapolates":
         found.append(verdict.cure)
     if verdict.ratio and verdict.status == "extrapolates":
@@ -168,6 +169,10 @@ def _changes(report: Report, measured: Measured, verdict: Verdict, choice: Choic
     if choice is None and verdict.winner and verdict.runner_up and verdict.margin_pct is not None:
         found.append(f"{verdict.runner_up} gaining more than {verdict.margin_pct:.1f} % on {verdict.winner}")
     return tuple(found)
+
+
+def _first_sentence(text: str) -> str:
+    return re.split(r"\. (?=[A-Z])", text, maxsplit=1)[0].rstrip(".")
 
 
 def _warnings(measured: Measured, verdict: Verdict) -> tuple[str, ...]:

@@ -115,7 +115,10 @@ def _conditions(report: Report) -> list[str]:
     choices = report.choices.value
     if choices is None:
         return ["## Conditions", f"Conditions are missing: {_md(report.choices.missing)}."]
-    listed = [f"- scaling: {_md(text)}" for text in choices.scaling]
+    listed = [
+        f"- {one.size} cards, reverses: {_md(text)}" for one in choices.by_contract.values() for text in one.reversal
+    ]
+    listed += [f"- scaling: {_md(text)}" for text in choices.scaling]
     listed += [f"- not measured: {_md(text)}" for text in choices.skipped]
     return ["## When to verify again", _table(analysis_tables.triggers(report)), "\n".join(listed)]
 
