@@ -30,7 +30,7 @@ def nanoseconds(microseconds: pa.Array | pa.ChunkedArray) -> tuple[Int64s, Bools
     text = pc.utf8_trim_whitespace(column)
     if not len(text):
         return np.empty(0, np.int64), np.empty(0, np.bool_)
-    if not pc.any(pc.match_substring_regex(text, "[eE]")).as_py():
+    if not pc.any(pc.match_substring(text, "e", ignore_case=True)).as_py():
         try:
             return _from_decimals(text.cast(_DECIMAL))
         except pa.ArrowInvalid:

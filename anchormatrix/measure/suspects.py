@@ -14,9 +14,10 @@ from anchormatrix.files import read_json, write_json
 from anchormatrix.forms import Form
 from anchormatrix.groups import show
 from anchormatrix.hosts.base import Lease, StopRecord
-from anchormatrix.measure.expectation import expected_step
-from anchormatrix.measure.smoke import Smoke, judge_smoke
-from anchormatrix.measure.smoke_run import Rig, smoke_under
+from anchormatrix.measure.expectation import expected_step, smoked_step
+from anchormatrix.measure.smoke import Expectation, Smoke, judge_smoke
+from anchormatrix.measure.rig import Rig
+from anchormatrix.measure.smoke_run import smoke_under
 
 NAME = "suspect.json"
 
@@ -55,15 +56,20 @@ def suspicions(contract: Contract, results: Path) -> list[tuple[Path, dict[str, 
 def clear(contract: Contract, form: Form, rig: Rig, results: Path, lease: Lease) -> None:
     """Smoke a suspect group under the lease held already, and take back the suspicion when it passes.
 
-    Without anything to compare with, a smoke that runs through and shows no finding clears the mark. Raises
-    :class:`ContractError` with the findings when the group fails.
+    It is held against what the group's own smoke took before, else what other sources expect. Raises
+    :class:`ContractError` with the findings when the group fails; its stored smoke then says rejected.
     """
     marks = suspicions(contract, results)
     if not marks:
         return
     rig.say(f"cards {show(contract.cards)} are suspect ({marks[0][1].get('what')}): smoke first")
     run = smoke_under(contract, form, rig, lease)
-    expectation = expected_step(contract, form.name, results, rig.settings)
+    before = smoked_step(contract.id, form, results)
+    expectation = (
+        Expectation(before, "these cards' earlier smoke")
+        if before
+        else expected_step(contract, form.name, results, rig.settings)
+    )
     smoke = judge_smoke(contract.id, run.request, expectation, rig.settings.smoke)
     if smoke.status == "rejected" or needs_smoke(run.stopped):
         reasons = run.problem or "; ".join(finding.text for finding in smoke.findings) or "it had to be killed again"

@@ -4,8 +4,8 @@ The policy is a pure function of what was measured so far, so that each measurin
 
 - window 1 measures the forms in their order; a form whose anchor step lies further above the best than noise could
   undo is stopped after its first anchor request. That reach is three times the mean dispersion of the cells measured
-  so far (about five standard deviations of one request), at least twice the noise floor and at most what the rules
-  let pass (dispersion limit + window drift limit);
+  so far (about five standard deviations of one request; two times for a median of three), at least one and a half
+  times the noise floor and at most what the rules let pass (dispersion limit + window drift limit);
 - later windows, in reverse order every second time, measure only the forms that can still win, the best two at least:
   windows stay paired, and no single window decides;
 - later windows repeat less than the first, except where the first's margin lies so close to the noise floor that the
@@ -35,7 +35,7 @@ class AdaptiveLimits:
     """``repeats`` of a first window and ``confirm_repeats`` of later ones where the first left no doubt.
 
     ``extra_windows`` may replace noisy ones. A form further above the best than ``hopeless_dispersions`` times the
-    mean dispersion, within ``hopeless_min_pct`` and ``hopeless_max_pct``, cannot win any more. Above
+    mean dispersion (two thirds of that once it has all its repeats), within ``hopeless_min_pct`` and ``hopeless_max_pct``, cannot win any more. Above
     ``give_up_pct`` of dispersion nothing more is tried.
     """
 
@@ -46,7 +46,7 @@ class AdaptiveLimits:
     dispersion_pct: float = 3.0
     noise_floor_pct: float = 1.0
     hopeless_dispersions: float = 3.0
-    hopeless_min_pct: float = 2.0
+    hopeless_min_pct: float = 1.5
     hopeless_max_pct: float = 6.0
     give_up_pct: float = 4.5
 
@@ -69,7 +69,7 @@ def limits_from(matrix: MatrixSettings, verdict: VerdictSettings, *, extra_windo
         extra_windows=extra_windows,
         dispersion_pct=verdict.dispersion_pct,
         noise_floor_pct=verdict.noise_floor_pct,
-        hopeless_min_pct=2 * verdict.noise_floor_pct,
+        hopeless_min_pct=1.5 * verdict.noise_floor_pct,
         hopeless_max_pct=verdict.dispersion_pct + verdict.window_drift_pct,
         give_up_pct=1.5 * verdict.dispersion_pct,
     )
@@ -207,7 +207,7 @@ class _State:
                     continue
                 behind = 100 * (step / best - 1)
                 worst[form] = max(worst.get(form, 0.0), behind)
-                if behind > self.reach_pct(window):
+                if behind > self.reach_pct(window, whole=self._repeated(form, window)):
                     out.add(form)
         left = {form for form in self.forms if not self.failed(form)} - out
         ranked = sorted((f for f in worst if self._whole(f)), key=lambda form: worst[form])
@@ -263,10 +263,14 @@ class _State:
         ]
         return fmean(spreads) if len(spreads) >= _ENOUGH_CELLS else self.limits.dispersion_pct
 
-    def reach_pct(self, window: int) -> float:
-        """How far behind the best noise could have put the best form."""
+    def _repeated(self, form: str, window: int) -> bool:
+        session = self.measured.get((form, window))
+        return session is not None and len(session.values_s.get(ANCHOR, ())) >= self.limits.repeats
+
+    def reach_pct(self, window: int, *, whole: bool = False) -> float:
+        """How far behind the best noise could have put the best form: by one request, or by a ``whole`` median."""
         limits = self.limits
-        reach = limits.hopeless_dispersions * self.dispersion(window)
+        reach = limits.hopeless_dispersions * self.dispersion(window) * (2 / 3 if whole else 1)
         return min(limits.hopeless_max_pct, max(limits.hopeless_min_pct, reach))
 
     def repeats(self, window: int) -> int:
@@ -321,11 +325,12 @@ class _State:
     def _behind(self, form: str, window: int) -> str:
         for number in range(1, window):
             best, step = self.best_step(number), self.anchor(form, number)
-            if best and step and 100 * (step / best - 1) > self.reach_pct(number):
+            reach = self.reach_pct(number, whole=self._repeated(form, number))
+            if best and step and 100 * (step / best - 1) > reach:
                 count = len(self.measured[form, number].values_s[ANCHOR])
                 return (
                     f"{100 * (step / best - 1):.1f} % behind in window {number} after {count} repeats, "
-                    f"noise here can undo {self.reach_pct(number):.1f} %"
+                    f"noise here can undo {reach:.1f} %"
                 )
         return "two other forms are closer"
 
