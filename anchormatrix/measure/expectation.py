@@ -85,7 +85,7 @@ def comparable(a: Contract, b: Contract) -> bool:
 def _but_cards(contract: Contract) -> str:
     facts: dict[str, Any] = json.loads(contract.canonical)
     del facts["cards"], facts["links"]
-    return json.dumps([facts, contract.link_class], sort_keys=True)
+    return json.dumps([facts, contract.size, contract.link_class], sort_keys=True)
 
 
 def _smoke_step(folder: Path, form: str) -> float | None:

@@ -15,8 +15,8 @@ from anchormatrix.forms import Form
 from anchormatrix.groups import show
 from anchormatrix.hosts.base import Lease, StopRecord
 from anchormatrix.measure.expectation import expected_step, smoked_step
-from anchormatrix.measure.smoke import Expectation, Smoke, judge_smoke
 from anchormatrix.measure.rig import Rig
+from anchormatrix.measure.smoke import Expectation, Smoke, judge_smoke
 from anchormatrix.measure.smoke_run import smoke_under
 
 NAME = "suspect.json"
