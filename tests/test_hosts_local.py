@@ -205,7 +205,12 @@ def test_a_stop_command_reaches_a_server_that_signals_do_not(host: LocalHost, tm
     deaf = STUBBORN.replace(
         "time.sleep(60)", f"import os\nwhile not os.path.exists({str(tmp_path / 'end')!r}): time.sleep(0.02)"
     )
-    server = python(host, deaf, tmp_path / "log", stop_command=["sh", "-c", f"echo $0 > {tmp_path}/end", "{pid}"])
+    server = python(
+        host,
+        deaf,
+        tmp_path / "log",
+        stop_command=["sh", "-c", f"echo $0 > {tmp_path}/now; mv {tmp_path}/now {tmp_path}/end", "{pid}"],
+    )
     assert server.stop(grace_s=20).how == "sigint"
     assert (tmp_path / "end").read_text().split() == [str(server.pid)]
 

@@ -29,7 +29,7 @@ from anchormatrix.hosts.processes import Supervised
 
 RECORD_SUFFIX = ".stop.json"
 _END_WAIT_S = 2.0
-_READ_LIMIT = 1 << 20
+READ_LIMIT = 1 << 20
 
 
 class GoneError(Exception):
@@ -225,7 +225,7 @@ class Agent:
     def _op_read(self, file: str, offset: int) -> dict[str, Any]:
         with Path(file).open("rb") as stream:
             stream.seek(offset)
-            return {"data": base64.b64encode(stream.read(_READ_LIMIT)).decode()}
+            return {"data": base64.b64encode(stream.read(READ_LIMIT)).decode()}
 
     def _op_send(self, file: str, offset: int, size: int) -> dict[str, Any]:
         """Answer, and then send ``size`` bytes of the file as they are."""
@@ -233,7 +233,7 @@ class Agent:
             _write_all(b"{}\n")
             while size:
                 try:
-                    sent = os.sendfile(1, stream.fileno(), offset, min(size, _READ_LIMIT))
+                    sent = os.sendfile(1, stream.fileno(), offset, min(size, READ_LIMIT))
                 except OSError:
                     raise GoneError from None
                 if not sent:

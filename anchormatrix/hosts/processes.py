@@ -18,6 +18,7 @@ from typing import Any
 
 TOKEN = "ANCHORMATRIX_RUN"
 _KILL_WAIT_S = 5.0
+_HELPER_WAIT_S = 2.0
 _ORPHAN_WAIT_S = 0.5
 _PRCTL = ctypes.CDLL(None).prctl
 _PARENT_DEATH, _SUBREAPER = 1, 36
@@ -189,8 +190,7 @@ class Supervised:
             alive = self.members()
             time.sleep(min(1.0, 2 * max(0.0, time.monotonic() - looked - 0.1)))  # a host with very many processes
         strongest = [number for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT) if number in told.values()]
-        for helper in self._helpers.values():
-            helper.kill()
+        self._end_stop_command()
         self.reap()  # what ended since the last look
         return {
             "how": signal.Signals(strongest[0]).name.lower() if strongest else "exited",
@@ -198,6 +198,14 @@ class Supervised:
             "exit_code": self.exit_code,
             "survivors": len(alive),
         }
+
+    def _end_stop_command(self) -> None:
+        deadline = time.monotonic() + _HELPER_WAIT_S
+        while self._helpers and time.monotonic() < deadline:
+            time.sleep(0.02)
+            self.reap()
+        for helper in self._helpers.values():
+            helper.kill()
 
     def _run_stop_command(self) -> None:
         if not self.stop_command:

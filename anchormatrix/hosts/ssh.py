@@ -21,7 +21,7 @@ from pathlib import Path
 import paramiko
 
 from anchormatrix.errors import HostError, LeaseError
-from anchormatrix.hosts.agent import RECORD_SUFFIX
+from anchormatrix.hosts.agent import READ_LIMIT, RECORD_SUFFIX
 from anchormatrix.hosts.base import Completed, Lease, RunningProcess, StopRecord
 from anchormatrix.hosts.bundle import agent_command
 from anchormatrix.hosts.forwarding import Forward
@@ -183,9 +183,9 @@ class SshHost:
             if "error" in answer:
                 raise HostError(f"cannot be read ({answer['text']})", where=f"{self.alias}:{path}")
             now = base64.b64decode(answer["data"])
-            if not now:
-                return bytes(data)
             data += now
+            if len(now) < READ_LIMIT:
+                return bytes(data)
 
     def fetch(self, path: str, to: Path) -> None:
         for attempt in range(_FETCH_TRIES):
