@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from statistics import median
 from typing import Any
 
@@ -24,12 +23,13 @@ from anchormatrix.measure.circumstances import tenants, unfit
 from anchormatrix.measure.proof import prove
 from anchormatrix.measure.ramp import first_steady
 from anchormatrix.measure.records import Row, aligned
-from anchormatrix.measure.serve_log import parse_serve_log
+from anchormatrix.measure.serve_log import Request, parse_serve_log
 from anchormatrix.measure.served import Sent
+from anchormatrix.measure.smoke import Expectation, judge_smoke, smoke_step
 from anchormatrix.measure.verdict import Verdict, judge
 from anchormatrix.selection import adaptive
 from anchormatrix.selection.assemble import Judged, Stored, judge_contract
-from anchormatrix.settings import GroupsSettings, HealthSettings, VerdictSettings
+from anchormatrix.settings import GroupsSettings, HealthSettings, SmokeSettings, VerdictSettings
 from anchormatrix.topology import HostState
 from campaigns.hosts import ANCHOR, FEW, Experiment
 from virtualhost.npu_smi import answer
@@ -42,8 +42,7 @@ LIMITS = VerdictSettings(dispersion_pct=3, drift_pct=5, noise_floor_pct=1, windo
 HEALTH = HealthSettings(static_memory_mb=8192, on_busy="skip", busy_wait_s=0, contaminated_tries=2)
 GROUPS = GroupsSettings(allow_cross_domain=False, pinned={})
 TIERS = {"few": FEW, "anchor": ANCHOR}
-_SMOKE_STEPS, _RESIDUE_FACTOR = 4, 5.0
-_WAIT_S = 60.0  # how long a tenant is waited for before a session is tried again
+SMOKE = SmokeSettings(steps=4, residue_factor=5, straggler_pct=10, first_step_pct=30, slope_pct=10, expected_step_s={})
 
 
 @dataclass
@@ -77,10 +76,6 @@ class Bench:
     state: VirtualState = field(default_factory=lambda: VirtualState(None))
     card_s: float = 0.0
     sessions: int = 0
-
-    @cached_property
-    def _plans(self) -> dict[str, Any]:
-        return {}
 
     def read(self) -> HostState:
         """The vendor tool's text, parsed as the workflow parses it."""
@@ -165,28 +160,34 @@ def choose_group(bench: Bench) -> tuple[Contract | None, str]:
     candidates = resolution.candidates[size]
     if not candidates:
         return None, resolution.why_none(size)
-    times = {candidate.cards: smoke(bench, candidate.cards) for candidate in candidates[:2]}
+    seen = {candidate.cards: smoke(bench, candidate.cards) for candidate in candidates[:2]}
     for candidate in candidates[:2]:
-        own, others = times[candidate.cards], [t for cards, t in times.items() if cards != candidate.cards and t]
-        if own is not None and not (others and own > _RESIDUE_FACTOR * min(others)):
-            return _contract(state, candidate.cards, one_domain=candidate.one_domain), ""
+        contract = _contract(state, candidate.cards, one_domain=candidate.one_domain)
+        others = [step for cards, request in seen.items() if cards != candidate.cards and (step := smoke_step(request))]
+        expected = Expectation(min(others), "another group of the same size and links") if others else None
+        request = seen[candidate.cards]
+        if request is None:
+            continue  # no form runs here
+        judged = judge_smoke(contract.id, request, expected, SMOKE, cards=candidate.cards)
+        if judged.status != "rejected":
+            return contract, ""
     return None, "no group passes its smoke"
 
 
-def smoke(bench: Bench, cards: Sequence[int]) -> float | None:
-    """Step time of a four-step smoke with the first form that runs; None when none does."""
+def smoke(bench: Bench, cards: Sequence[int]) -> Request | None:
+    """The request of a four-step smoke with the first form that runs; None when none does."""
     for form in bench.experiment.forms:
         session = bench.serve(form, cards)
         start = session.startup()
         bench.spend(start.virtual_s, cards)
         if start.end:
             continue
-        answered = session.request(_SMOKE_STEPS)
+        answered = session.request(SMOKE.steps)
         bench.spend(answered.virtual_s, cards)
         log = parse_serve_log(start.text + answered.text)
         session.shutdown()
         if log.requests and log.requests[-1].step_s:
-            return log.requests[-1].step_s
+            return log.requests[-1]
     return None
 
 

@@ -118,8 +118,8 @@ def test_features_do_not_make_a_pair():
 def test_a_missing_pair_is_said_with_its_reason():
     text = pair_statement(2, [parse_form("tp1-usp2")], {"tp2-usp1": "text encoder fails to load"})
     assert text == (
-        "2 cards: the same-size pair is missing (tp2-usp1: text encoder fails to load). Form comparisons rest on the next "
-        "size; numbers of different card counts are scaling statements, not form comparisons."
+        "2 cards: the same-size pair is missing (tp2-usp1: text encoder fails to load). Form comparisons rest on the "
+        "next size; numbers of different card counts are scaling statements, not form comparisons."
     )
 
 

@@ -57,7 +57,7 @@ def test_the_offload_is_tried_in_the_configured_order():
         "tp1-usp2+distributed-layerwise-offload",
         "tp2-usp1+distributed-layerwise-offload",
     ]
-    assert [(a.name, b.name) for a, b in plan.unlocked][0] == ("tp1-usp2", "tp1-usp2+distributed-layerwise-offload")
+    assert next((a.name, b.name) for a, b in plan.unlocked) == ("tp1-usp2", "tp1-usp2+distributed-layerwise-offload")
     plain_first = MemoryLimits(16, 4, offload_order=("layerwise-offload", "distributed-layerwise-offload"))
     assert plan_memory(forms("tp1-usp2"), MODEL, plain_first).forms[0].offload == "layerwise-offload"
 

@@ -35,8 +35,8 @@ class AdaptiveLimits:
     """``repeats`` of a first window and ``confirm_repeats`` of later ones where the first left no doubt.
 
     ``extra_windows`` may replace noisy ones. A form further above the best than ``hopeless_dispersions`` times the
-    mean dispersion (two thirds of that once it has all its repeats), within ``hopeless_min_pct`` and ``hopeless_max_pct``, cannot win any more. Above
-    ``give_up_pct`` of dispersion nothing more is tried.
+    mean dispersion (two thirds of that once it has all its repeats), within ``hopeless_min_pct`` and
+    ``hopeless_max_pct``, cannot win any more. Above ``give_up_pct`` of dispersion nothing more is tried.
     """
 
     repeats: int = 3

@@ -1,0 +1,104 @@
+"""When a stored decision must be verified again, and how it is remembered."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from anchormatrix.forms import parse_form
+from anchormatrix.selection.evidence import FormEvidence, StepParts
+from anchormatrix.selection.ledger import append_bases, basis_as_dict, basis_from_dict, read_bases
+from anchormatrix.selection.triggers import Stored, reverify
+
+
+def form(name="tp1-usp4", few=1.0, anchor=1.0, exposed_ms=100.0):
+    parts = StepParts(800, exposed_ms, 0, 50)
+    return FormEvidence(parse_form(name), "measured", step_few_s=few, step_anchor_s=anchor, parts=parts)
+
+
+def stored(**changes):
+    facts = {"model.bytes_per_value": 2, "engine.extra_args": "", "workload.seed": 42}
+    base = {
+        "verdict": {"status": "extrapolates", "r": {"tp1-usp4": 1.01}},
+        "evidence": (form(),),
+        "facts": {**facts, **changes.pop("facts", {})},
+        "fixed_s": {"encode": 0.4, "decode": 3.0},
+        "possible": (parse_form("tp1-usp4"),),
+    }
+    return Stored(**{**base, **changes})
+
+
+def fired(now, before=None):
+    return {trigger.trigger: trigger.text for trigger in reverify(before or stored(), now) if trigger.fired}
+
+
+def test_nothing_fires_while_nothing_changes():
+    assert fired(stored()) == {}
+    assert len(reverify(stored(), stored())) == 8
+
+
+@pytest.mark.parametrize(
+    ("now", "trigger", "text"),
+    [
+        ({"verdict": {"status": "order_flip", "r": {}}}, "order flip", "the tiers rank the forms differently"),
+        ({"verdict": {"status": "drift", "r": {"a": 1.09}}}, "step time drift", "a +9.0 % between the tiers"),
+        (
+            {"evidence": (form(exposed_ms=160.0),)},
+            "exposed-communication share drift",
+            "tp1-usp4 10.0 % → 16.0 %",
+        ),
+        (
+            {"evidence": (form(few=1.2),)},
+            "short-task communication pathology",
+            "few-step steps are slower than the anchor's: tp1-usp4 +20.0 %",
+        ),
+        (
+            {"facts": {"engine.extra_args": "--quantization fp8"}},
+            "step structure changed",
+            "engine.extra_args  → --quantization fp8: quantization shortens compute, so communication's share rises",
+        ),
+        (
+            {"facts": {"model.sparse_block": 128}},
+            "step structure changed",
+            "model.sparse_block None → 128: sparse attention swaps operators",
+        ),
+        (
+            {"facts": {"engine.env.CACHE_DIT": "1"}},
+            "step structure changed",
+            "engine.env.CACHE_DIT None → 1: caching skips forwards",
+        ),
+        (
+            {"possible": (parse_form("tp1-usp4"), parse_form("tp2-usp2"))},
+            "memory unlocks forms",
+            "newly possible: tp2-usp2",
+        ),
+        ({"fixed_s": {"encode": 0.9, "decode": 3.1}}, "new fixed cost", "encode 0.40 s → 0.90 s"),
+        ({"fixed_s": {"upscale": 2.0}}, "new fixed cost", "upscale 0.00 s → 2.00 s"),
+        ({"facts": {"workload.seed": 7}}, "configuration changed", "workload.seed 42 → 7"),
+    ],
+)
+def test_each_trigger_fires_with_its_numbers(now, trigger, text):
+    assert fired(stored(**now)) == {trigger: text}
+
+
+def test_few_ranks_do_not_make_a_short_task_pathology():
+    assert fired(stored(evidence=(form("tp1-usp2", few=1.2),))) == {}
+
+
+def test_a_remembered_decision_comes_back_as_it_was(tmp_path):
+    ledger = tmp_path / "decisions.jsonl"
+    line = basis_as_dict(4, "c4-x", "tp1-usp4", stored())
+    append_bases(ledger, [line], read_bases(ledger))
+    append_bases(ledger, [line], read_bases(ledger))  # nothing new: nothing appended
+    assert ledger.read_text().count("\n") == 1
+    back = basis_from_dict(read_bases(ledger)[4][-1])
+    assert fired(stored(), back) == {}
+    assert fired(stored(facts={"workload.seed": 7}), back) == {"configuration changed": "workload.seed 42 → 7"}
+
+
+def test_a_torn_line_is_left_behind_and_not_glued_to_the_next(tmp_path):
+    ledger = tmp_path / "decisions.jsonl"
+    ledger.write_text(json.dumps(basis_as_dict(4, "c4-x", None, stored())) + '\n{"size": 4, "contr')
+    append_bases(ledger, [basis_as_dict(8, "c8-x", None, stored())], read_bases(ledger))
+    assert {size: len(lines) for size, lines in read_bases(ledger).items()} == {4: 1, 8: 1}
