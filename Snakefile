@@ -5,6 +5,9 @@ from snakemake.utils import min_version
 min_version("9.20")
 
 
+report: "report/workflow.rst"
+
+
 include: "rules/common.smk"
 
 

@@ -1,4 +1,6 @@
-"""The report, and the targets that people call by name."""
+"""The report: one page, the tables and figures in it, and what other programs read."""
+
+from anchormatrix.report.figures import NAMES as FIGURES
 
 
 rule build_report:
@@ -23,6 +25,15 @@ rule build_report:
             labels={"table": "Cells"},
         ),
         evidence=f"{RESULTS}/matrix_report/evidence.md",
+        figures=[
+            report(
+                f"{RESULTS}/matrix_report/figures/{name}.svg",
+                caption=f"../report/{name}.rst",
+                category="Figures",
+                labels={"figure": name},
+            )
+            for name in FIGURES
+        ],
     log:
         f"{RESULTS}/logs/report.log",
     conda:
