@@ -178,10 +178,15 @@ def _chunk_warnings(found: MaskBound, requested: int, options: MaskOptions) -> I
 
 def _warnings(found: MaskBound, groups: list[Group], chosen: Group | None, options: MaskOptions) -> Iterator[str]:
     if found.achievement is not None and found.achievement > 1:
-        yield (
-            f"achievement is {found.achievement:.0%}, above what is possible: wrong family or communicator, or compute "
-            "counted as communication"
+        text = (
+            f"achievement is {found.achievement:.0%}: wrong family or communicator, or compute counted as communication"
         )
+        reach = found.f_total_ns / found.c_total_ns
+        if found.measured <= min(1.0, reach):
+            text += (
+                f" (attention is long enough to hide {min(1.0, reach):.0%}: or this schedule fills and drains faster)"
+            )
+        yield text
     if found.c_over_f is not None and found.c_over_f > 1:
         yield f"c/f is {found.c_over_f:.2f}: transfers are longer than what hides them, more chunks do not help"
     if options.layers is None:
