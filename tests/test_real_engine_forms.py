@@ -14,11 +14,12 @@ from pathlib import Path
 import psutil
 import pytest
 import requests
-from protocol_suite import DUMMY_RUN, DUMMY_RUN_IMAGE, ROOT, Kind, free_port, serving
+from protocol_suite import DUMMY_RUN, DUMMY_RUN_IMAGE, ROOT, Kind, free_port, needs_dummy_run, serving
 
 from anchormatrix.captures.open import load_capture
 from anchormatrix.engines.serving import startup_failure
 
+pytestmark = [pytest.mark.real_engine, needs_dummy_run, pytest.mark.xdist_group("real_engine")]
 QWEN = dataclasses.replace(DUMMY_RUN_IMAGE, name="qwen-image", model="qwen-image-tiny")
 FLUX = DUMMY_RUN_IMAGE
 TOLERANCE = 1e-5
