@@ -99,8 +99,9 @@ def sessions(wildcards):
 def before_session(wildcards):
     """What must come before a session that has to run: the smoke of its group, and the session just before it.
 
-    Both only order the jobs. A session that has its result depends on neither, so measuring one form again, or a
-    new smoke, measures no other form again.
+    A session that has its result depends on neither, so measuring one form again, or a new smoke, measures no other
+    form again. One that must run depends on both in earnest: Snakemake looks for no other reason to run a job that
+    lies behind another one, so ancient() would hide that it is asked for again.
     """
     where = wildcards.contract, wildcards.form, int(wildcards.window)
     if not RUN.must_run(*where):
@@ -110,7 +111,7 @@ def before_session(wildcards):
     earlier = (
         [f"{folder}/{previous[0]}/w{previous[1]}/session.json"] if previous else []
     )
-    return [ancient(path) for path in [f"{folder}/smoke.json", *earlier]]
+    return [f"{folder}/smoke.json", *earlier]
 
 
 def smokes(wildcards):
