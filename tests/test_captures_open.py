@@ -37,7 +37,7 @@ def test_every_rank_is_read_not_only_the_first(tmp_path):
 def test_the_profilers_own_info_file_says_the_rank(tmp_path):
     for rank, folder in ((5, "a_ascend_pt"), (2, "b_ascend_pt")):
         ascend(tmp_path, folder, f"16,of{rank},AI_CORE,5.000,1.000")
-        (tmp_path / folder / f"profiler_info_{rank}.json").write_text("{}")
+        (tmp_path / folder / f"profiler_info_{rank}.json{'.gz' if rank == 2 else ''}").write_text("{}")
     capture = load_capture(tmp_path)
     assert capture.kernels[["rank", "name"]].values.tolist() == [[2, "of2"], [5, "of5"]]
 

@@ -31,9 +31,12 @@ def attribute_session(
     if capture["status"] not in ("captured", "on_ramp"):
         reason = capture.get("reason") or capture.get("why")
         return {**head, "status": "refused", "reason": f"the capture is {capture['status']}: {reason}"}
+    form = parse_form(session["form"])
+    heads = min(settings.model.heads, settings.model.kv_heads) // (form.tp * form.usp)
     options = AttributionOptions(
-        form=parse_form(session["form"]),
+        form=form,
         layers=settings.model.layers,
+        local_heads=max(1, heads),
         unprofiled_step_s=None if capture["status"] == "on_ramp" else _few_step_s(requests),
         release_ns=round(settings.attribution.release_us * 1000),
         drain_ratio=settings.attribution.drain_ratio,

@@ -14,7 +14,7 @@ from anchormatrix.attribution.collectives import collectives, concurrency, group
 from anchormatrix.attribution.effect import check_effect
 from anchormatrix.attribution.findings import Finding, by_text
 from anchormatrix.attribution.layers import attention_of
-from anchormatrix.attribution.masking import DRAIN_RATIO, MaskBound, MaskOptions, mask_bounds
+from anchormatrix.attribution.masking import DRAIN_RATIO, MaskBound, MaskOptions, mask_bounds, usable_chunks
 from anchormatrix.attribution.reading import readings
 from anchormatrix.attribution.results import (
     bound_json,
@@ -169,7 +169,8 @@ def _bounds(
 def _bubbles(
     capture: Capture, step: int, options: AttributionOptions, family: str | None, missing: dict[str, str]
 ) -> list[RankBubbles]:
-    chunks = options.chunks or (options.form.mask_chunks if options.form else 0)
+    requested = options.chunks or (options.form.mask_chunks if options.form else 0)
+    chunks = usable_chunks(requested, options.local_heads) if requested else 0
     split = options.group_split or _forward_calls(capture, step, options, family, chunks)
     wanted = BubbleOptions(
         layers=options.layers,

@@ -23,7 +23,7 @@ from anchormatrix.errors import InputError
 
 LIMIT_PCT = 1.0
 _RANK = re.compile(r"rank[-_ ]?(\d{1,5})(?!\d)", re.IGNORECASE)
-_PROFILER_INFO = re.compile(r"profiler_info_(\d{1,5})\.json")
+_PROFILER_INFO = re.compile(r"profiler_info_(\d{1,5})\.json(?:\.gz)?")
 
 
 def load_capture(directory: Path | str, *, limit_pct: float = LIMIT_PCT) -> Capture:
@@ -96,7 +96,7 @@ def _stated_rank(root: Path, path: Path) -> int | None:
     for folder in (path.parent, path.parent.parent):
         if not folder.is_relative_to(root):
             break
-        for info in folder.glob("profiler_info_*.json"):
+        for info in folder.glob("profiler_info_*"):
             if match := _PROFILER_INFO.fullmatch(info.name):
                 return int(match[1])
     inner = path.relative_to(root).parts if path != root else (path.name,)
