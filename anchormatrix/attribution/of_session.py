@@ -32,7 +32,7 @@ def attribute_session(
         reason = capture.get("reason") or capture.get("why")
         return {**head, "status": "refused", "reason": f"the capture is {capture['status']}: {reason}"}
     form = parse_form(session["form"])
-    heads = min(settings.model.heads, settings.model.kv_heads) // (form.tp * form.usp)
+    heads = min(settings.model.heads, settings.model.kv_heads or settings.model.heads) // (form.tp * form.usp)
     options = AttributionOptions(
         form=form,
         layers=settings.model.layers,
