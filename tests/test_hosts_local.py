@@ -241,6 +241,22 @@ def test_a_log_that_cannot_be_written_is_an_error(host: LocalHost, tmp_path: Pat
         host.start(["true"], env={}, log_path=str(tmp_path / "file" / "log"))
 
 
+def test_an_interrupted_question_does_not_spoil_the_next_answer(host: LocalHost, tmp_path: Path, monkeypatch):
+    server = python(host, POLITE, tmp_path / "log")
+    wire = server.client._wire
+    receive = wire.receive
+
+    def interrupted(timeout_s: float) -> bytes:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(wire, "receive", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        server.tree()
+    monkeypatch.setattr(wire, "receive", receive)
+    assert server.poll() is None
+    assert server.stop(grace_s=10).how == "sigint"
+
+
 def test_closing_the_host_stops_what_still_runs(host: LocalHost, tmp_path: Path):
     server = python(host, POLITE, tmp_path / "log")
     host.close()

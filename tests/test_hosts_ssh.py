@@ -19,7 +19,6 @@ from openssh import MISSING, running_sshd
 
 from anchormatrix.errors import HostError, InputError, LeaseError
 from anchormatrix.hosts import processes
-from anchormatrix.hosts.bundle import agent_command
 from anchormatrix.hosts.local import LocalHost
 from anchormatrix.hosts.open import open_host
 from anchormatrix.hosts.ssh import SshHost
@@ -287,23 +286,6 @@ def test_a_server_whose_agent_was_killed_is_still_stopped(host: SshHost, tmp_pat
     os.kill(parent.parent, 9)
     process.stop(grace_s=5)
     assert not lives(process.pid)
-
-
-def test_an_agent_that_hears_nothing_stops_its_server(tmp_path: Path):
-    words, sources = agent_command(sys.executable, "--silence", "0.5")
-    child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    with child:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        child.stdin.write(
-            sources + b'{"op": "start", "argv": ["sleep", "60"], "env": {}, "path": [], "log": "%s", "grace_s": 5, '
-            b'"stop_command": [], "token": "t"}\n' % str(tmp_path / "log").encode()
-        )
-        child.stdin.flush()
-        pid = int(child.stdout.readline().split(b":")[1].strip(b" }\n"))
-        assert lives(pid)
-        assert child.wait(15) == 0
-        assert not lives(pid)
 
 
 # --- files ----------------------------------------------------------------------------------------------------------

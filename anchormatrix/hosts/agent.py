@@ -59,21 +59,24 @@ class Agent:
         processes.adopt_orphans()
 
     def serve(self) -> None:
-        """Answer until stdin ends; then stop, give back and return."""
-        survivors = 0
+        """Answer until stdin ends; then, and after any mishap, stop the server, give the cards back and return."""
         try:
             while True:
                 self._answer(self._next_line())
         except GoneError:
-            record = self._op_stop(self._server.grace_s)
-            survivors = int(record["survivors"])
-            if self._log and record["how"] != "exited":
-                # Whoever asked is not there to be told: the record lies beside the log.
-                with contextlib.suppress(OSError):
-                    Path(self._log + RECORD_SUFFIX).write_text(json.dumps(record), encoding="utf-8")
+            return
         finally:
-            locks.give_back(self._keep, clear=not survivors and not self._asker_lives)
-            locks.give_back(self._locks, clear=not survivors)
+            self._finish()
+
+    def _finish(self) -> None:
+        record = self._op_stop(self._server.grace_s)
+        if self._log and record["how"] != "exited":
+            # Whoever asked is not there to be told: the record lies beside the log.
+            with contextlib.suppress(OSError):
+                Path(self._log + RECORD_SUFFIX).write_text(json.dumps(record), encoding="utf-8")
+        over = not record["survivors"]
+        locks.give_back(self._keep, clear=over and not self._asker_lives)
+        locks.give_back(self._locks, clear=over)
 
     def _end(self, *_: object) -> None:
         self._told_to_end = True
@@ -105,7 +108,7 @@ class Agent:
         return request
 
     def _answer(self, request: dict[str, Any]) -> None:
-        name = request.pop("op")
+        name, number = request.pop("op"), request.pop("id", None)
         if name == "beat":
             return
         try:
@@ -114,7 +117,7 @@ class Agent:
             reply = {"error": "held", "card": error.card, "holder": error.holder}
         except OSError as error:
             reply = {"error": "os", "text": str(error), "file": str(error.filename or "")}
-        _write_all(json.dumps(reply).encode() + b"\n")
+        _write_all(json.dumps({**reply, "id": number}).encode() + b"\n")
 
     def _op_lease(self, directory: str, cards: list[int], holder: dict[str, Any], wait_s: float) -> dict[str, Any]:
         self._locks += locks.take(_expanded(directory), cards, holder, wait_s, self._pump)
@@ -228,9 +231,9 @@ class Agent:
             return {"data": base64.b64encode(stream.read(READ_LIMIT)).decode()}
 
     def _op_send(self, file: str, offset: int, size: int) -> dict[str, Any]:
-        """Answer, and then send ``size`` bytes of the file as they are."""
+        """Say that a file comes, send ``size`` bytes of it as they are, and then answer."""
         with Path(file).open("rb") as stream:
-            _write_all(b"{}\n")
+            _write_all(b'{"id": "bytes"}\n')
             while size:
                 try:
                     sent = os.sendfile(1, stream.fileno(), offset, min(size, READ_LIMIT))

@@ -145,7 +145,7 @@ class LocalHost:
             finally:
                 other.end(_RELEASE_S)
 
-        process = SupervisedProcess(client, pid, after_loss=after_loss, ends_agent=True)
+        process = SupervisedProcess(client, pid, after_loss=after_loss, ends_agent=True, grace_s=grace_s)
         self._processes.append(process)
         if isinstance(lease, LocalLease):
             lease.processes.append(process)
@@ -212,7 +212,7 @@ class LocalHost:
 
     def close(self) -> None:
         for process in self._processes:
-            process.client.end(_RELEASE_S)
+            process.end()
         for lease in self._leases:
             lease.release()
         for folder in self._scratch:
@@ -256,9 +256,8 @@ class LocalLease:
         files, self.files = self.files, []
         if not files:
             return
-        for process in self.processes:
-            process.client.end(_RELEASE_S)
-        stuck = any(process.stopped and process.stopped.survivors for process in self.processes)
+        records = [process.end() for process in self.processes]
+        stuck = any(record is None or record.survivors for record in records)
         locks.give_back(files, clear=not stuck)
 
     def __enter__(self) -> LocalLease:

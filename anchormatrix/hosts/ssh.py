@@ -165,7 +165,7 @@ class SshHost:
                 return self._stopped_by_another(token, grace)
             return self._record_of_watchdog(log_path, max(grace, grace_s))
 
-        process = SupervisedProcess(client, pid, after_loss=after_loss, ends_agent=own)
+        process = SupervisedProcess(client, pid, after_loss=after_loss, ends_agent=own, grace_s=grace_s)
         self._processes.append(process)
         return process
 

@@ -43,7 +43,8 @@ class AgentClient:
         self._where = where
         self._lock = threading.Lock()
         self._sending = threading.Lock()
-        self._buffer = b""
+        self._buffer = bytearray()
+        self._requests = 0
         self.lost = False
         self.ended = False
 
@@ -61,39 +62,57 @@ class AgentClient:
         Raises :class:`HostError` when they break off; what came until then was handed on.
         """
         with self._lock:
-            answer = self._asked("send", {**fields, "size": size}, timeout_s)
-            left = 0 if "error" in answer else size
-            while left:
-                data, self._buffer = self._buffer or self._received(timeout_s), b""
-                now, self._buffer = data[:left], data[left:]
-                left -= len(now)
-                write(now)
-            return answer if "error" in answer else self._line(timeout_s)
+            number = self._send("send", {**fields, "size": size})
+            answer = self._line(timeout_s, (number, "bytes"))
+            if answer["id"] == number:
+                return answer
+            left, whole = size, False
+            try:
+                while left:
+                    if not self._buffer:
+                        self._buffer += self._received(timeout_s)
+                    now = bytes(self._buffer[:left])
+                    del self._buffer[:left]
+                    left -= len(now)
+                    write(now)
+                whole = True
+            finally:
+                self.lost = self.lost or not whole  # between bytes and answers nobody could find the way back
+            return self._line(timeout_s, (number,))
 
     def _asked(self, op: str, fields: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        return self._line(timeout_s, (self._send(op, fields),))
+
+    def _send(self, op: str, fields: Mapping[str, Any]) -> int:
         if self.lost or self.ended:
             raise self._gone("was lost before")
+        self._requests += 1
         try:
             with self._sending:
-                self._wire.send(json.dumps({"op": op, **fields}).encode() + b"\n")
+                self._wire.send(json.dumps({"op": op, "id": self._requests, **fields}).encode() + b"\n")
         except OSError:
             self.lost = True
             raise self._gone("ended unexpectedly") from None
-        return self._line(timeout_s)
+        return self._requests
 
-    def _line(self, timeout_s: float) -> dict[str, Any]:
-        parts = [self._buffer]
-        while b"\n" not in parts[-1]:
-            parts.append(self._received(timeout_s))
-        line, _, self._buffer = b"".join(parts).partition(b"\n")
-        try:
-            answer = json.loads(line)
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
-            self.lost = True
-            raise self._gone("answered something else than JSON")
-        return answer
+    def _line(self, timeout_s: float, wanted: Sequence[object]) -> dict[str, Any]:
+        """The answer to a request; answers that an exception (Ctrl-C) kept somebody from reading are passed over."""
+        while True:
+            looked = 0
+            while (end := self._buffer.find(b"\n", looked)) < 0:
+                looked = len(self._buffer)
+                self._buffer += self._received(timeout_s)
+            line = bytes(self._buffer[:end])
+            del self._buffer[: end + 1]
+            try:
+                answer = json.loads(line)
+            except ValueError:
+                answer = None
+            if not isinstance(answer, dict):
+                self.lost = True
+                raise self._gone("answered something else than JSON")
+            if answer.get("id") in wanted:
+                return answer
 
     def _received(self, timeout_s: float) -> bytes:
         try:
@@ -140,19 +159,27 @@ class SupervisedProcess:
     """A process under an agent; see :class:`anchormatrix.hosts.base.RunningProcess`."""
 
     def __init__(
-        self, client: AgentClient, pid: int, *, after_loss: Callable[[float], StopRecord | None], ends_agent: bool
+        self,
+        client: AgentClient,
+        pid: int,
+        *,
+        after_loss: Callable[[float], StopRecord | None],
+        ends_agent: bool,
+        grace_s: float,
     ) -> None:
         self.pid = pid
         self.client = client
+        self._grace_s = grace_s
         self._after_loss = after_loss
         self._ends_agent = ends_agent
         self._record: StopRecord | None = None
         self._exit: int | None = None
 
-    @property
-    def stopped(self) -> StopRecord | None:
-        """How it was stopped, once it was."""
-        return self._record
+    def end(self) -> StopRecord | None:
+        """Stop it with the grace it was started with; ``None`` when it is out of reach (and stopped by its agent)."""
+        with contextlib.suppress(HostError):
+            return self.stop(grace_s=self._grace_s)
+        return None
 
     def poll(self) -> int | None:
         if self._record is None and self._exit is None:
@@ -170,8 +197,8 @@ class SupervisedProcess:
                 self._record = self._after_loss(grace_s)
                 if self._record is None:
                     raise
-            if self._ends_agent:
-                self.client.end(_STOP_MARGIN_S)
+        if self._ends_agent:
+            self.client.end(_STOP_MARGIN_S)
         return self._record
 
 
