@@ -93,7 +93,7 @@ class Order:
         if self.stop_above_s is None or not anchor_s or min(anchor_s) <= self.stop_above_s:
             return ""
         return (
-            f"cannot win any more: {min(anchor_s):.4g} s per step after {len(anchor_s)} repeats, "
+            f"cannot win any more: {min(anchor_s):.4g} s per step after {_times(len(anchor_s))}, "
             f"noise reaches {self.stop_above_s:.4g} s"
         )
 
@@ -329,10 +329,14 @@ class _State:
             if best and step and 100 * (step / best - 1) > reach:
                 count = len(self.measured[form, number].values_s[ANCHOR])
                 return (
-                    f"{100 * (step / best - 1):.1f} % behind in window {number} after {count} repeats, "
+                    f"{100 * (step / best - 1):.1f} % behind in window {number} after {_times(count)}, "
                     f"noise here can undo {reach:.1f} %"
                 )
         return "two other forms are closer"
+
+
+def _times(count: int) -> str:
+    return f"{count} repeat{'s' if count > 1 else ''}"
 
 
 def _two_splits(ranked: Iterable[str]) -> list[str]:
