@@ -1,0 +1,223 @@
+"""One night against those before it: what was measured, what changed, and which circumstance changed with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from anchormatrix.contract import changed_fields, contract_from_dict
+from anchormatrix.history.query import (
+    ContractRow,
+    Point,
+    Recorded,
+    Series,
+    all_series,
+    contract_rows,
+    contracts_measured,
+    had_numbers,
+    nights_before,
+    points_of,
+    sessions_of_night,
+)
+from anchormatrix.history.record import Circumstances
+from anchormatrix.history.store import History
+from anchormatrix.nightly import NOT_STARTED, Outcome, Place, Tonight, missed_nights, outcome_of
+from anchormatrix.trend import Change, Judgement, judge_series
+
+NIGHTS_SHOWN = 90
+_WARMER_C = 5.0
+_LOAD_FACTOR, _LOAD_ROOM = 2.0, 1.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """A night with more dispersion than this is not judged; a smaller change than the floor is never called."""
+
+    dispersion_pct: float
+    floor_pct: float
+
+
+@dataclass(frozen=True)
+class SeriesReview:
+    """A series up to a night. ``judgements`` belong to the points with the same index; unusable points have none."""
+
+    series: Series
+    size: int
+    version: int
+    points: tuple[Point, ...]
+    judgements: tuple[Judgement | None, ...]
+    night: str
+    changed: tuple[str, ...] = ()
+
+    @property
+    def tonight(self) -> Point | None:
+        """The point of the night under review."""
+        return self.points[-1] if self.points and self.points[-1].night == self.night else None
+
+    @property
+    def judgement(self) -> Judgement | None:
+        """What the night under review says, when it was measured and is usable."""
+        return self.judgements[-1] if self.tonight is not None else None
+
+    @property
+    def last(self) -> Point | None:
+        """The point of the night before."""
+        before = [point for point in self.points if point.night < self.night]
+        return before[-1] if before else None
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """Where a size went over to another contract: nothing is compared across it."""
+
+    size: int
+    night: str
+    before: str
+    after: str
+    changed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Review:
+    """A night: its sessions, its series, the contracts before them, and its outcome. ``problem`` hindered all of it."""
+
+    night: str
+    problem: str
+    sessions: tuple[Tonight, ...]
+    series: tuple[SeriesReview, ...]
+    retired: tuple[SeriesReview, ...]
+    boundaries: tuple[Boundary, ...]
+    missed: tuple[str, ...]
+
+    @property
+    def called(self) -> tuple[SeriesReview, ...]:
+        """Series that changed beyond noise, called tonight or still standing."""
+        wanted = (Change.REGRESSION, Change.IMPROVEMENT)
+        return tuple(item for item in self.series if item.judgement and item.judgement.change in wanted)
+
+    @property
+    def regressions(self) -> tuple[SeriesReview, ...]:
+        """Those of them that became slower."""
+        return tuple(item for item in self.called if item.judgement and item.judgement.change is Change.REGRESSION)
+
+    @property
+    def outcome(self) -> Outcome:
+        """What a scheduler is told."""
+        return outcome_of(self.sessions, len(self.regressions), self.problem)
+
+
+def review_night(
+    history: History, night: str, planned: Sequence[Place], limits: Limits, *, problem: str = ""
+) -> Review:
+    """Review a night. ``planned`` are the sessions it should have measured; without any, those that it recorded."""
+    recorded = sessions_of_night(history, night)
+    places = list(planned) or sorted(recorded, key=str)
+    since = (nights_before(history, night, NIGHTS_SHOWN - 1) or [night])[0]
+    measured = {size: [p for p in pairs if p[0] <= night] for size, pairs in contracts_measured(history, since).items()}
+    current = list(dict.fromkeys(place.contract for place in places)) or [p[-1][1] for p in measured.values() if p]
+    known = {contract for pairs in measured.values() for _, contract in pairs}
+    facts = contract_rows(history, sorted(known | set(current)))
+    earlier = [contract for contract in facts if contract not in current]
+    seen = nights_before(history, night, NIGHTS_SHOWN)
+    return Review(
+        night,
+        problem,
+        tuple(_tonight(history, night, place, recorded) for place in places),
+        _reviews(history, current, facts, night, limits),
+        tuple(item for item in _reviews(history, earlier, facts, night, limits) if item.points[-1].night >= since),
+        tuple(_boundaries(measured, facts)),
+        tuple(missed_nights(seen, night)),
+    )
+
+
+def changed_circumstances(before: Iterable[Circumstances], after: Iterable[Circumstances]) -> tuple[str, ...]:
+    """What is different round the later sessions, as phrases; empty when nothing recorded is."""
+    old, new = list(before), list(after)
+    if not old or not new:
+        return ()
+    found = []
+    for name in sorted({key for item in new for key in item.versions}):
+        was, now = ({str(item.versions.get(name, "not stated")) for item in side} for side in (old, new))
+        if not was & now:
+            found.append(f"{name} {_joined(was)} → {_joined(now)}")
+    sick = {item.health for item in new} - {item.health for item in old}
+    found += [f"health: {text}" for text in sorted(sick) if text]
+    found += _numbers(old, new)
+    tenants = max(item.tenants for item in new)
+    if tenants and not any(item.tenants for item in old):
+        found.append(f"{tenants} foreign processes on the cards, none before")
+    return tuple(found)
+
+
+def _numbers(old: Sequence[Circumstances], new: Sequence[Circumstances]) -> list[str]:
+    found = []
+    was, now = (_middle([item.temperature_c for item in side]) for side in (old, new))
+    if was is not None and now is not None and abs(now - was) > _WARMER_C:
+        found.append(f"hottest card {was:.0f} °C → {now:.0f} °C")
+    was, now = (_middle([item.load for item in side]) for side in (old, new))
+    if was is not None and now is not None:
+        low, high = sorted((was, now))
+        if high > _LOAD_FACTOR * low + _LOAD_ROOM:
+            found.append(f"host load {was:.1f} → {now:.1f}")
+    return found
+
+
+def _middle(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def _tonight(history: History, night: str, place: Place, recorded: Mapping[Place, Recorded]) -> Tonight:
+    found = recorded.get(place)
+    before = had_numbers(history, place.contract, place.form, night)
+    if found is None:
+        return Tonight(place, NOT_STARTED, "it was not reached", before)
+    return Tonight(place, found.status, found.reason, before)
+
+
+def _reviews(
+    history: History, contracts: Sequence[str], facts: Mapping[str, ContractRow], night: str, limits: Limits
+) -> tuple[SeriesReview, ...]:
+    known = [contract for contract in contracts if contract in facts]
+    reviews = (_review(history, series, facts[series.contract], night, limits) for series in all_series(history, known))
+    return tuple(review for review in reviews if review.points)
+
+
+def _review(history: History, series: Series, contract: ContractRow, night: str, limits: Limits) -> SeriesReview:
+    points = points_of(history, series, NIGHTS_SHOWN, night)
+    usable = [i for i, point in enumerate(points) if point.dispersion_pct <= limits.dispersion_pct]
+    judged = judge_series([points[i].step_s for i in usable], floor_pct=limits.floor_pct)
+    by_point = dict(zip(usable, judged, strict=True))
+    changed: tuple[str, ...] = ()
+    last = judged[-1] if judged else None
+    if last is not None and last.since is not None and last.level:
+        shifted = [points[i] for i in usable[last.since :]]
+        level = [points[usable[i]] for i in last.level]
+        changed = changed_circumstances(_all(level), _all(shifted))
+    judgements = tuple(by_point.get(i) for i in range(len(points)))
+    return SeriesReview(series, contract.size, contract.version, points, judgements, night, changed)
+
+
+def _all(points: Iterable[Point]) -> list[Circumstances]:
+    return [item for point in points for item in point.circumstances]
+
+
+def _boundaries(
+    measured: Mapping[int, Sequence[tuple[str, str]]], facts: Mapping[str, ContractRow]
+) -> Iterable[Boundary]:
+    for size in sorted(measured):
+        before = ""
+        for night, contract in measured[size]:
+            if before and contract != before:
+                yield Boundary(size, night, before, contract, _what_changed(facts[before], facts[contract]))
+            before = contract
+
+
+def _what_changed(before: ContractRow, after: ContractRow) -> tuple[str, ...]:
+    old, new = (contract_from_dict({**row.facts, "id": row.id}) for row in (before, after))
+    return tuple(f"{item['field']}: {item['before']} → {item['after']}" for item in changed_fields(old, new))
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return " or ".join(sorted(texts))
