@@ -142,12 +142,13 @@ def test_a_geometry_that_the_model_cannot_take_is_named(size: tuple[int, int, in
     ("argv", "said"),
     [
         (["serve", "wan-tiny"], "make dummy-run-env"),
+        (["--version"], "make dummy-run-env"),
         (["serve", "wan-tiny", "--usp", "two"], "--usp"),
         (["bench"], "usage:"),
     ],
 )
 def test_what_cannot_be_served_is_one_line_and_exit_code_2(argv: list[str], said: str) -> None:
-    """The interpreter that runs the tests has no torch, which is what the first case is about."""
+    """The interpreter that runs the tests has no torch, which is what the first two cases are about."""
     done = subprocess.run(
         [sys.executable, "-m", "anchormatrix.engines.dummy_run", *argv],
         cwd=ROOT,

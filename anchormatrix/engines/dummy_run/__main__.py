@@ -29,7 +29,9 @@ _WATCH_S = 0.5
 
 def main(argv: list[str]) -> int:
     """Run one command line and return its exit code."""
-    if argv in (["--version"], ["-v"]):
+    if argv == ["--version"]:
+        if _torch_is_missing():
+            return 2
         print(_version())
         return 0
     if not argv or argv[0] != "serve":
@@ -41,13 +43,7 @@ def main(argv: list[str]) -> int:
     except (UsageError, InputError) as error:
         print(f"dummy_run: error: {error}", file=sys.stderr)
         return 2
-    missing = [name for name in ("torch", "diffusers") if importlib.util.find_spec(name) is None]
-    if missing:
-        print(
-            f"dummy_run: error: {sys.executable} has no {' and no '.join(missing)}; "
-            "make dummy-run-env makes .venv-dummy-run, whose python runs this engine",
-            file=sys.stderr,
-        )
+    if _torch_is_missing():
         return 2
     return serve(options, argv[1:], cores)
 
@@ -89,6 +85,18 @@ def _start(application: Application) -> None:
     else:
         application.log.info("Application startup complete.")
         application.ready.set()
+
+
+def _torch_is_missing() -> bool:
+    """Say in one line what this interpreter lacks, and which command makes one that does not."""
+    missing = [name for name in ("torch", "diffusers") if importlib.util.find_spec(name) is None]
+    if missing:
+        print(
+            f"dummy_run: error: {sys.executable} has no {' and no '.join(missing)}; "
+            "make dummy-run-env makes .venv-dummy-run, whose python runs this engine",
+            file=sys.stderr,
+        )
+    return bool(missing)
 
 
 def _version() -> str:
