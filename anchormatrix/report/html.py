@@ -28,6 +28,22 @@ _SECRETS = ("token", "secret", "password", "passwd", "api_key", "apikey", "crede
 
 def page(report: Report, answers: Sequence[SizeAnswer], figures: Mapping[str, Figure]) -> str:
     """The page as text."""
+    return rendered(
+        "report.html.j2",
+        report=report,
+        answers=answers,
+        opening=opening(report, answers),
+        figures=figures,
+        tables=_tables(report),
+        attribution={m.contract.id: _attribution(m, i, figures) for i, m in enumerate(report.measured)},
+        gates={measured.contract.id: _gates(measured) for measured in report.measured},
+        commands=[(contract, session, command_line(session)) for contract, session in tables.commands(report)],
+        cell_count=tables.pooled_count(report),
+    )
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A template of this package as text, with the style and colours that all pages share."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -38,19 +54,8 @@ def page(report: Report, answers: Sequence[SizeAnswer], figures: Mapping[str, Fi
     environment.filters["picture"] = Markup  # only for text that this package made and escaped itself
     environment.filters["unbroken"] = unbroken
     environment.filters["minute"] = tables.minute
-    return environment.get_template("report.html.j2").render(
-        report=report,
-        answers=answers,
-        opening=opening(report, answers),
-        figures=figures,
-        tables=_tables(report),
-        attribution={m.contract.id: _attribution(m, i, figures) for i, m in enumerate(report.measured)},
-        gates={measured.contract.id: _gates(measured) for measured in report.measured},
-        commands=[(contract, session, command_line(session)) for contract, session in tables.commands(report)],
-        cell_count=tables.pooled_count(report),
-        theme=theme_css(),
-        style=(_TEMPLATES / "report.css").read_text(encoding="utf-8"),
-    )
+    style = (_TEMPLATES / "report.css").read_text(encoding="utf-8")
+    return environment.get_template(template).render(theme=theme_css(), style=style, **values)
 
 
 def unbroken(words: str) -> Markup:
