@@ -18,14 +18,14 @@ rule matrix_report:
         sessions,
         attributions,
         of_contracts(f"{RESULTS}/{{contract}}/verdict.json"),
-        multiext(
-            f"{RESULTS}/matrix_report/",
-            "index.html",
-            "summary.json",
-            "cells.csv",
-            "evidence.md",
-            "decision.json",
-        ),
+        REPORT,
+
+
+# After a card fault: that form and the reference form of its pair again, after a fresh smoke.
+rule rerun_cell:
+    input:
+        cell_sessions,
+        REPORT,
 
 
 rule verdict:

@@ -19,6 +19,7 @@ from anchormatrix.contract import Contract
 from anchormatrix.errors import AnchorMatrixError, ConfigError, InputError
 from anchormatrix.files import read_json, write_text
 from anchormatrix.forms import Form, parse_form
+from anchormatrix.groups import show
 from anchormatrix.live import read_live
 from anchormatrix.nightly import Place, deadline_of, resolve_night
 from anchormatrix.planning import Plan, Planned, make_plan, read_ledger
@@ -38,6 +39,7 @@ class RunPlan:
     results: Path
     live: Live
     plan: Plan
+    ledger: Sequence[Mapping[str, Any]] = ()
 
     @cached_property
     def links_digest(self) -> str:
@@ -119,6 +121,25 @@ class RunPlan:
     def smoke_night(self, contract_id: str) -> str:
         """The night of a contract's smoke: the one asked for, else the one it was made in."""
         return self.settings.night or self._night(self.results / contract_id / "smoke.json")
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a person must know before the run starts: a cell that cannot be measured again as it was."""
+        if self.settings.cell is None:
+            return ()
+        form, _ = split_cell(self.settings)
+        planned = self.plan.of_size(form.cards)
+        last = next((row for row in reversed(self.ledger) if row["size"] == form.cards), None)
+        if not planned:
+            reason = dict(self.plan.unavailable).get(form.cards, "")
+            return (f"{form.name} cannot be measured again: no card group of {form.cards} is left ({reason})",)
+        if last is not None and last["id"] not in {item.contract.id for item in planned}:
+            sessions = len(self._places(planned[0].contract.id))
+            return (
+                f"the contract of {form.cards} cards changed since it was measured (cards {show(last['cards'])} then,"
+                f" {show(planned[0].contract.cards)} now): its whole size is measured again, {sessions} sessions",
+            )
+        return ()
 
     @property
     def deadline_option(self) -> str:
@@ -225,11 +246,13 @@ def prepare_run(config_files: Sequence[Path | str], overrides: Mapping[str, Any]
     if "night" in values:
         values["night"] = resolve_night(str(values["night"]), datetime.now())
     settings = build_settings(values)
-    if settings.cell is not None:
-        split_cell(settings)
     live = read_live(settings)
-    plan = make_plan(live, settings, read_ledger(results / "contracts.jsonl"))
-    return RunPlan(settings, str(_effective_config(values, results)), results, live, plan)
+    ledger = read_ledger(results / "contracts.jsonl")
+    plan = make_plan(live, settings, ledger)
+    run = RunPlan(settings, str(_effective_config(values, results)), results, live, plan, ledger)
+    if settings.cell is not None:
+        _check_cell(run)
+    return run
 
 
 def split_cell(settings: Settings) -> tuple[Form, str]:
@@ -245,6 +268,14 @@ def split_cell(settings: Settings) -> tuple[Form, str]:
             f"{form.name} runs on {form.cards} cards", where="cell", expected=f"a form of {list(settings.matrix.sizes)}"
         )
     return form, tier
+
+
+def _check_cell(run: RunPlan) -> None:
+    form, _ = split_cell(run.settings)
+    for planned in run.plan.of_size(form.cards)[:1]:
+        forms = run.forms_of(planned.contract.id)
+        if form.name not in forms:
+            raise ConfigError(f"{form.name} is not in the matrix", where="cell", expected=f"one of {', '.join(forms)}")
 
 
 def reference_of(form: str, forms: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
 
 sys.path.insert(0, workflow.basedir)
 from anchormatrix.errors import AnchorMatrixError
@@ -29,9 +30,22 @@ try:
 except AnchorMatrixError as error:
     raise WorkflowError(str(error))
 
+for notice in RUN.notices:
+    logger.warning(notice)
+
 SETTINGS = RUN.settings
 CONFIG = ancient(RUN.config_file)
 LEDGER = f"{RESULTS}/contracts.jsonl"
+REPORT = [
+    f"{RESULTS}/matrix_report/{name}"
+    for name in (
+        "index.html",
+        "summary.json",
+        "cells.csv",
+        "evidence.md",
+        "decision.json",
+    )
+]
 SIZES = SETTINGS.matrix.sizes
 WINDOWS = range(1, SETTINGS.matrix.windows + 1)
 
@@ -92,6 +106,20 @@ def sessions(wildcards):
         f"{RESULTS}/{contract}/{form}/w{window}/session.json"
         for contract in named
         for form in RUN.forms_of(contract)
+        for window in WINDOWS
+    ]
+
+
+def cell_sessions(wildcards):
+    """The sessions of the form named by cell=FORM/TIER and of the reference form of its pair."""
+    if SETTINGS.cell is None:
+        raise WorkflowError(
+            "rerun_cell: which cell? give it as --config cell=FORM/TIER, such as cell=tp1-usp4/anchor"
+        )
+    return [
+        f"{RESULTS}/{contract}/{form}/w{window}/session.json"
+        for contract in contracts()
+        for form in RUN.again(contract)
         for window in WINDOWS
     ]
 
