@@ -139,12 +139,13 @@ def conclude_cells(
     contract: Contract, forms: tuple[str, ...], seen: Sequence[SessionResult], limits: adaptive.AdaptiveLimits | None
 ) -> tuple[Verdict, tuple[Cell, ...], tuple[SessionResult, ...]]:
     """Cells and verdict of the sessions that count."""
-    kept, judged_forms, repeats, windows = tuple(seen), forms, REPEATS, WINDOWS
-    if limits is not None:
+    kept, judged_forms, windows = tuple(seen), forms, WINDOWS
+    if limits is None:
+        cells = build_cells(kept, repeats=REPEATS, dispersion_pct=LIMITS.dispersion_pct)
+    else:
         kept, numbers = adaptive.judged_sessions(forms, seen, limits)
-        judged_forms = adaptive.contenders(forms, seen, limits)
-        repeats, windows = min(limits.repeats, limits.confirm_repeats), max(WINDOWS, len(numbers))
-    cells = build_cells(kept, repeats=repeats, dispersion_pct=LIMITS.dispersion_pct)
+        judged_forms, windows = adaptive.contenders(forms, seen, limits), max(WINDOWS, len(numbers))
+        cells = adaptive.judged_cells(kept, limits)
     verdict = judge(contract.id, contract.size, cells, kept, forms=judged_forms, windows=windows, limits=LIMITS)
     return verdict, cells, kept
 

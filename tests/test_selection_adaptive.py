@@ -10,6 +10,7 @@ from anchormatrix.selection.adaptive import (
     AdaptiveLimits,
     Order,
     contenders,
+    judged_cells,
     judged_sessions,
     next_order,
     order_for,
@@ -45,7 +46,7 @@ def test_windows_are_adjacent_and_every_second_one_is_reversed():
 
 def test_a_hopeless_form_is_stopped_after_its_first_anchor_and_left_out_of_the_second_window():
     steps = {"tp1-usp4": 1.0, "tp2-usp2": 1.1, "tp4-usp1": 1.5}
-    orders, seen = walk(steps)
+    orders, seen = walk(steps, spread_pct=0.0)
     assert [(o.form, o.window) for o in orders] == [
         ("tp1-usp4", 1),
         ("tp2-usp2", 1),
@@ -116,6 +117,16 @@ def test_without_enough_clean_windows_all_are_judged_so_that_the_verdict_says_wh
     seen = [session(form, window, 1.0, spread_pct=4) for form, window in sequence(forms, 2)]
     kept, numbers = judged_sessions(forms, seen, LIMITS)
     assert (len(kept), numbers) == (4, {1: 1, 2: 2})
+
+
+def test_a_cells_dispersion_is_that_of_all_its_windows_together():
+    seen = [session("tp1-usp4", 1, 1.0, repeats=2), session("tp1-usp4", 2, 1.02, repeats=2)]
+    cells = {cell.window: cell for cell in judged_cells(seen, LIMITS) if cell.tier == "anchor"}
+    assert [round(cells[window].dispersion_pct, 2) for window in ("1", "2", "all")] == [0.2, 0.2, 2.18]
+    assert cells["all"].usable
+    drifting = [seen[0], session("tp1-usp4", 2, 1.04, repeats=2)]
+    (cell,) = [c for c in judged_cells(drifting, LIMITS) if (c.tier, c.window) == ("anchor", "all")]
+    assert cell.reason == "dispersion 4.1 % over all windows is above 3 %"
 
 
 def test_a_form_that_did_not_run_is_not_tried_again_but_stays_in_the_verdict():

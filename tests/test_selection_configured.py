@@ -10,7 +10,7 @@ import pytest
 from anchormatrix.config import load_settings
 from anchormatrix.contract import Contract
 from anchormatrix.measure.records import write_session
-from anchormatrix.selection.adaptive_run import order_of_session, sessions_to_judge, skipped_session
+from anchormatrix.selection.adaptive_run import order_of_session, skipped_session, to_judge
 from anchormatrix.selection.configured import adaptive_limits, candidates_of, forms_of_size
 from tests.test_selection_adaptive import session
 
@@ -47,7 +47,8 @@ def test_the_full_design_asks_no_policy(settings, tmp_path):
     order = order_of_session(tmp_path, CONTRACT, "tp1-usp4", 2, settings)
     assert (order.repeats, order.skip, order.stop_above_s) == (3, "", None)
     sessions = [session("tp1-usp4", 1, 1.0)]
-    assert sessions_to_judge(sessions, 4, settings) == (tuple(sessions), ("tp1-usp4", "tp2-usp2"), 2, 3)
+    found = to_judge(sessions, 4, settings)
+    assert (found.sessions, found.forms, list(found.windows)) == (tuple(sessions), ("tp1-usp4", "tp2-usp2"), [1, 2])
 
 
 def test_a_session_that_is_left_out_is_written_with_its_reason(settings, tmp_path):
@@ -65,5 +66,7 @@ def test_a_session_that_is_left_out_is_written_with_its_reason(settings, tmp_pat
 def test_the_adaptive_verdict_speaks_of_contenders_in_windows_that_count(settings):
     forms = ("tp1-usp4", "tp2-usp2")
     seen = [session(form, window, 1.0 + 0.2 * (form == "tp2-usp2")) for window in (1, 2) for form in forms]
-    kept, names, windows, repeats = sessions_to_judge(seen, 4, adaptive(settings))
-    assert (len(kept), names, windows, repeats) == (4, forms, 2, 2)
+    seen += [session(form, 3, 9.0) for form in forms]
+    found = to_judge(seen, 4, adaptive(settings))
+    assert (len(found.sessions), found.forms) == (6, forms)
+    assert {cell.window for cell in found.cells} == {"1", "2", "3", "all"}

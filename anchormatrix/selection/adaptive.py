@@ -8,8 +8,9 @@ The policy is a pure function of what was measured so far, so that each measurin
   times the noise floor and at most what the rules let pass (dispersion limit + window drift limit);
 - later windows, in reverse order every second time, measure only the forms that can still win, the best two at least:
   windows stay paired, and no single window decides;
-- later windows repeat less than the first, except where the first's margin lies so close to the noise floor that the
-  decision hangs on more repeats;
+- a session repeats less than under the full design, except where the first window's margin lies so close to the noise
+  floor that the decision hangs on more repeats; a cell's windows together never have fewer than the configured ones,
+  and its dispersion is that of all its repeats together;
 - a window in which a contender is noisy is not used and replaced by an extra one while that may help; noise far above
   the limit ends the measuring, because nothing may be ranked on it.
 """
@@ -21,18 +22,19 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 from anchormatrix.forms import parse_form
-from anchormatrix.measure.cells import SessionResult
+from anchormatrix.measure.cells import ALL, Cell, SessionResult, build_cells
 from anchormatrix.measure.ramp import spread_pct
 from anchormatrix.settings import MatrixSettings, VerdictSettings
 
 FEW, ANCHOR = "few", "anchor"
 _ENOUGH_CELLS = 4  # two forms at two tiers
+_RANGES = {2: 1.128, 3: 1.693, 4: 2.059, 5: 2.326, 6: 2.534}  # expected range of n normal draws in standard deviations
 _FAILED = ("did_not_run", "void", "unmeasurable")
 
 
 @dataclass(frozen=True)
 class AdaptiveLimits:
-    """``repeats`` of a first window and ``confirm_repeats`` of later ones where the first left no doubt.
+    """``repeats`` of a session where the decision hangs on them, and ``base_repeats`` of any other.
 
     ``extra_windows`` may replace noisy ones. A form further above the best than ``hopeless_dispersions`` times the
     mean dispersion (two thirds of that once it has all its repeats), within ``hopeless_min_pct`` and
@@ -40,7 +42,7 @@ class AdaptiveLimits:
     """
 
     repeats: int = 3
-    confirm_repeats: int = 2
+    base_repeats: int = 2
     windows: int = 2
     extra_windows: int = 1
     dispersion_pct: float = 3.0
@@ -64,7 +66,7 @@ def limits_from(matrix: MatrixSettings, verdict: VerdictSettings, *, extra_windo
     """
     return AdaptiveLimits(
         repeats=matrix.repeats,
-        confirm_repeats=max(2, matrix.repeats - 1),
+        base_repeats=max(2, -(-matrix.repeats // matrix.windows)),
         windows=matrix.windows,
         extra_windows=extra_windows,
         dispersion_pct=verdict.dispersion_pct,
@@ -169,6 +171,25 @@ def judged_sessions(
     return kept, {new: old for old, new in numbers.items()}
 
 
+def judged_cells(kept: Iterable[SessionResult], limits: AdaptiveLimits) -> tuple[Cell, ...]:
+    """Cells of the sessions that count. Over all windows, the dispersion is that of all repeats together.
+
+    That is stricter than the worst of the windows: what drifts between them counts as noise, because each window alone
+    has too few repeats to tell.
+    """
+    cells = build_cells(kept, repeats=limits.base_repeats, dispersion_pct=limits.dispersion_pct)
+    return tuple(_pooled(cell, limits) if cell.window == ALL else cell for cell in cells)
+
+
+def _pooled(cell: Cell, limits: AdaptiveLimits) -> Cell:
+    spread, reason = spread_pct(cell.values_s), cell.reason
+    if not reason and len(cell.values_s) < limits.repeats:
+        reason = f"{len(cell.values_s)} of {limits.repeats} repeats"
+    if not reason and spread > limits.dispersion_pct:
+        reason = f"dispersion {spread:.1f} % over all windows is above {limits.dispersion_pct:g} %"
+    return replace(cell, dispersion_pct=max(spread, cell.dispersion_pct), reason=reason)
+
+
 class _State:
     """What is known before a session."""
 
@@ -215,7 +236,7 @@ class _State:
 
     def _whole(self, form: str) -> bool:
         session = self.measured.get((form, 1))
-        return session is None or len(session.values_s.get(ANCHOR, ())) >= min(self.limits.repeats, 3)
+        return session is None or len(session.values_s.get(ANCHOR, ())) >= self.limits.base_repeats
 
     def enough_rivals(self, form: str, window: int) -> bool:
         """Whether two forms of different splits are measured whole in this window, so that this one may be stopped."""
@@ -253,19 +274,19 @@ class _State:
         return [window for window in windows if all((form, window) in self.measured for form in wanted)]
 
     def dispersion(self, window: int) -> float:
-        """Mean dispersion up to a window of the cells with enough repeats to tell; the limit when there are too few."""
+        """Mean dispersion up to a window, as three repeats would show it; the limit when there are too few cells."""
         spreads = [
-            spread_pct(values)
+            spread_pct(values) * _RANGES[3] / _RANGES[min(len(values), max(_RANGES))]
             for (_, number), session in self.measured.items()
             if number <= window
             for values in session.values_s.values()
-            if len(values) >= self.limits.repeats
+            if len(values) > 1
         ]
         return fmean(spreads) if len(spreads) >= _ENOUGH_CELLS else self.limits.dispersion_pct
 
     def _repeated(self, form: str, window: int) -> bool:
         session = self.measured.get((form, window))
-        return session is not None and len(session.values_s.get(ANCHOR, ())) >= self.limits.repeats
+        return session is not None and len(session.values_s.get(ANCHOR, ())) >= self.limits.base_repeats
 
     def reach_pct(self, window: int, *, whole: bool = False) -> float:
         """How far behind the best noise could have put the best form: by one request, or by a ``whole`` median."""
@@ -274,14 +295,14 @@ class _State:
         return min(limits.hopeless_max_pct, max(limits.hopeless_min_pct, reach))
 
     def repeats(self, window: int) -> int:
-        """Pairs of a session: fewer in later windows unless the decision hangs on them."""
+        """Pairs of a session: the base number unless the decision hangs on more."""
         if window == 1:
-            return self.limits.repeats
+            return self.limits.base_repeats
         steps = sorted(step for form in self.forms if (step := self.anchor(form, 1)) is not None)
         noise = self.dispersion(1)
         floor = max(self.limits.noise_floor_pct, noise)
         close = len(steps) > 1 and abs(100 * (steps[1] / steps[0] - 1) - floor) <= noise
-        return self.limits.repeats if close else self.limits.confirm_repeats
+        return self.limits.repeats if close else self.limits.base_repeats
 
     def why_skip(self, form: str, window: int) -> str:
         """Why a session need not be measured; empty when it must be."""

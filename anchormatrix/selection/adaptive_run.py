@@ -6,14 +6,15 @@ has what it expects and the report can list it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from anchormatrix.contract import Contract
-from anchormatrix.measure.cells import SessionResult, read_session
+from anchormatrix.measure.cells import Cell, SessionResult, build_cells, read_session
 from anchormatrix.measure.records import Session
-from anchormatrix.selection.adaptive import Order, contenders, judged_sessions, order_for, sequence
+from anchormatrix.selection.adaptive import Order, contenders, judged_cells, judged_sessions, order_for, sequence
 from anchormatrix.selection.configured import adaptive_limits, forms_of_size
 from anchormatrix.settings import Settings
 
@@ -49,22 +50,29 @@ def skipped_session(contract: Contract, order: Order) -> Session:
     return Session(contract.id, order.form, order.window, SKIPPED, order.skip, (), (), {}, (), details)
 
 
-def sessions_to_judge(
-    sessions: Sequence[SessionResult], size: int, settings: Settings, *, forms: Sequence[str] | None = None
-) -> tuple[tuple[SessionResult, ...], tuple[str, ...], int, int]:
-    """What cells and verdict are made of: sessions, forms, windows, and the repeats that make a cell usable.
+@dataclass(frozen=True)
+class ToJudge:
+    """What the verdict of a contract is made of; ``windows`` maps its windows, from 1, to those that were measured."""
 
-    Under the full design everything as configured. Under the adaptive one the contenders in the windows that count,
-    renumbered from 1; a later window may have fewer repeats than the first, the windows of a cell together never fewer
-    than configured.
-    """
-    forms = tuple(forms or (item.name for item in forms_of_size(settings, size)))
+    sessions: tuple[SessionResult, ...]
+    cells: tuple[Cell, ...]
+    forms: tuple[str, ...]
+    windows: Mapping[int, int]
+
+
+def to_judge(
+    sessions: Sequence[SessionResult], size: int, settings: Settings, *, forms: Sequence[str] | None = None
+) -> ToJudge:
+    """Cells and sessions for the verdict: all of them under the full design, else the contenders' that count."""
+    planned = tuple(forms or (item.name for item in forms_of_size(settings, size)))
     limits = adaptive_limits(settings)
     if limits is None:
-        return tuple(sessions), forms, settings.matrix.windows, settings.matrix.repeats
-    kept, numbers = judged_sessions(forms, sessions, limits)
-    windows = max(settings.matrix.windows, len(numbers))
-    return kept, contenders(forms, sessions, limits), windows, min(limits.repeats, limits.confirm_repeats)
+        cells = build_cells(sessions, repeats=settings.matrix.repeats, dispersion_pct=settings.verdict.dispersion_pct)
+        windows = {window: window for window in range(1, settings.matrix.windows + 1)}
+        return ToJudge(tuple(sessions), cells, planned, windows)
+    kept, numbers = judged_sessions(planned, sessions, limits)
+    windows = numbers if len(numbers) >= limits.windows else {w: w for w in range(1, limits.windows + 1)}
+    return ToJudge(kept, judged_cells(kept, limits), contenders(planned, sessions, limits), windows)
 
 
 def _stored(folder: Path, wanted: Sequence[tuple[str, int]]) -> list[SessionResult]:
