@@ -124,6 +124,12 @@ def cell_sessions(wildcards):
     ]
 
 
+def contracts_if_new(wildcards):
+    """The list of contracts, for a contract that has no file of its own yet."""
+    made = Path(RESULTS) / wildcards.contract / "contract.json"
+    return [] if made.exists() else [f"{RESULTS}/contracts.json"]
+
+
 def before_session(wildcards):
     """What must come before a session that has to run: the smoke of its group, and the session just before it.
 

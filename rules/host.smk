@@ -57,10 +57,12 @@ rule contract:
 
 
 # The list of contracts changes whenever any card does; a contract itself never does. So a contract's own file is made
-# once, and what is measured below it is not measured again because another size got another group.
+# once, and what is measured below it is not measured again because another size got another group. Once made, it does
+# not depend on the list at all: behind a job that runs, Snakemake looks for no reasons of a job's own, so that a card's
+# changed health, or a cell asked for again, would go unnoticed whenever the list is made anew.
 rule contract_record:
     input:
-        ancient(f"{RESULTS}/contracts.json"),
+        contracts_if_new,
     output:
         f"{RESULTS}/{{contract}}/contract.json",
     log:
@@ -68,9 +70,10 @@ rule contract_record:
     conda:
         "../envs/anchormatrix.yaml"
     params:
+        contracts=f"{RESULTS}/contracts.json",
         ledger=LEDGER,
     message:
         "Recording contract {wildcards.contract}"
     shell:
-        "python scripts/record_contract.py --contracts {input} --id {wildcards.contract}"
+        "python scripts/record_contract.py --contracts {params.contracts} --id {wildcards.contract}"
         " --ledger {params.ledger} --out {output} > {log} 2>&1"
