@@ -49,6 +49,7 @@ include: "rules/matrix.smk"
 include: "rules/attribution.smk"
 include: "rules/selection.smk"
 include: "rules/report.smk"
+include: "rules/nightly.smk"
 
 
 onstart:

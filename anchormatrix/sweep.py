@@ -265,3 +265,25 @@ def call_hook(argv: Sequence[str], told: Mapping[str, Any], *, limit_s: float) -
         return ""
     words = " ".join(output.decode(errors="replace").split())[-_OUTPUT_LIMIT:]
     return f"nightly.hook ended with exit code {hook.returncode}: {words}"
+
+
+def run_workflow(argv: Sequence[str], folder: Path) -> int:
+    """Run the workflow to its end in a process group of its own and return its exit code.
+
+    When this process is asked to stop (SIGTERM, Ctrl-C), so is the whole group: the session that runs stops its server
+    gently, and no other is started. Raises ``SystemExit`` when everything has ended.
+    """
+    child = subprocess.Popen(list(argv), cwd=folder, start_new_session=True)
+
+    def forward(number: int, _: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGTERM)
+        child.wait()
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, forward) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        return child.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

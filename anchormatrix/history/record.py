@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -90,8 +90,13 @@ def record_results(history: History, results: Path) -> tuple[int, list[str]]:
 
     This is how a history catches up after its writer was killed, or begins anew.
     """
+    return record_sessions(history, sorted(results.glob("c*-*/*/w*/session.json")))
+
+
+def record_sessions(history: History, paths: Iterable[Path]) -> tuple[int, list[str]]:
+    """Record some sessions: how many were new, and what was unreadable."""
     new, problems = 0, []
-    for path in sorted(results.glob("c*-*/*/w*/session.json")):
+    for path in paths:
         try:
             new += record_session(history, path)
         except InputError as error:

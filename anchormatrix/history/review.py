@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 from anchormatrix.contract import changed_fields, contract_from_dict
+from anchormatrix.errors import InputError
 from anchormatrix.history.query import (
     ContractRow,
     Point,
@@ -129,6 +131,14 @@ def review_night(
         tuple(_boundaries(measured, facts)),
         tuple(missed_nights(seen, night)),
     )
+
+
+def place_of(path: Path) -> Place:
+    """The place of ``<contract>/<form>/w<window>/session.json``. Raises :class:`InputError` for another path."""
+    parts = path.parts[-4:]
+    if len(parts) != 4 or parts[3] != "session.json" or not parts[2][1:].isdigit():
+        raise InputError("is no session's place", where=str(path), expected="…/<contract>/<form>/w<k>/session.json")
+    return Place(parts[0], parts[1], int(parts[2][1:]))
 
 
 def changed_circumstances(before: Iterable[Circumstances], after: Iterable[Circumstances]) -> tuple[str, ...]:

@@ -1,0 +1,60 @@
+"""Cells measured again: the old and the new value, and what else was different."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from anchormatrix.files import SCHEMA, write_text
+from anchormatrix.history.query import circumstances_of, reruns, values_of
+from anchormatrix.history.review import changed_circumstances
+from anchormatrix.history.store import History
+
+
+def rerun_rows(history: History) -> list[dict[str, Any]]:
+    """One row per cell and time it was asked for again, oldest first: all windows of the sessions pooled.
+
+    ``before`` and ``after`` hold ``step_s`` (seconds, median) and ``dispersion_pct`` (worst window), empty for a
+    session without numbers.
+    """
+    contracts = [row[0] for row in history.connection.execute("SELECT DISTINCT contract FROM sessions")]
+    groups: dict[tuple[str, str, int], list[tuple[str, int, int]]] = {}
+    for place, _, new, before, after in reruns(history, contracts):
+        groups.setdefault((place.contract, place.form, new.generation), []).append((new.started_at, before, after))
+    rows = []
+    for (contract, form, _), pairs in groups.items():
+        old, new_ids = [before for _, before, _ in pairs], [after for _, _, after in pairs]
+        was, now = values_of(history, old), values_of(history, new_ids)
+        changed = changed_circumstances(circumstances_of(history, old), circumstances_of(history, new_ids))
+        for tier in dict.fromkeys([*was, *now]):
+            rows.append(
+                {
+                    "when": max(started for started, _, _ in pairs),
+                    "contract": contract,
+                    "form": form,
+                    "tier": tier,
+                    "before": _cell(was.get(tier, [])),
+                    "after": _cell(now.get(tier, [])),
+                    "changed": list(changed),
+                }
+            )
+    return rows
+
+
+def write_reruns(history: History, results: Path) -> None:
+    """Write the rows to ``reruns.jsonl`` when there are any and the file does not hold them already."""
+    rows = [json.dumps({"schema": SCHEMA, **row}, ensure_ascii=False) for row in rerun_rows(history)]
+    path = results / "reruns.jsonl"
+    text = "".join(f"{row}\n" for row in rows)
+    if rows and (not path.exists() or path.read_text(encoding="utf-8", errors="replace") != text):
+        write_text(path, text)
+
+
+def _cell(windows: list[tuple[tuple[float, ...], float]]) -> Mapping[str, float]:
+    values = [value for found, _ in windows for value in found]
+    if not values:
+        return {}
+    return {"step_s": median(values), "dispersion_pct": max(dispersion for _, dispersion in windows)}

@@ -1,0 +1,41 @@
+"""The nightly sweep: everything measured once per night under the same contracts, and the page that compares nights."""
+
+
+def sessions_of_the_night(wildcards):
+    """All sessions; they are made anew because the run was given a night."""
+    if SETTINGS.night is None:
+        raise WorkflowError(
+            "nightly needs the night: run scripts/nightly.py, or snakemake --profile profiles/nightly nightly"
+        )
+    return sessions(wildcards)
+
+
+rule nightly_report:
+    input:
+        sessions=sessions_of_the_night,
+        config=CONFIG,
+    output:
+        page=report(
+            f"{RESULTS}/nightly/index.html",
+            caption="../report/nightly.rst",
+            category="Nights",
+            labels={"page": "Nightly report"},
+        ),
+        summary=f"{RESULTS}/nightly/summary.json",
+    log:
+        f"{RESULTS}/logs/nightly.log",
+    conda:
+        "../envs/anchormatrix.yaml"
+    params:
+        night=SETTINGS.night,
+    message:
+        "Comparing night {params.night} with those before it"
+    shell:
+        "python scripts/build_nightly.py --config {input.config} --night {params.night} --sessions {input.sessions}"
+        " --out $(dirname {output.page}) > {log} 2>&1"
+
+
+rule nightly:
+    input:
+        rules.matrix_report.input,
+        rules.nightly_report.output,

@@ -1,0 +1,77 @@
+"""Run tonight's sweep: the workflow's target nightly, again where it failed, then the nightly page and the hook.
+
+A night runs from noon to noon. Started again in the same night it goes on where it stopped. Nothing is started that
+cannot finish before nightly.deadline. Exit code for schedulers: 0 fine, 1 a regression, 3 something could not be
+measured (2: called wrongly). The hook of the configuration is told the outcome as JSON on its standard input.
+
+Examples:
+  python scripts/nightly.py --configfile my-host.yaml
+  python scripts/nightly.py --configfile my-host.yaml --dry-run
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import datetime
+from pathlib import Path
+
+from _cli import ROOT, run
+
+from anchormatrix.config import build_settings, merged
+from anchormatrix.history.nights import last_nights
+from anchormatrix.history.review import Review
+from anchormatrix.history.store import open_history
+from anchormatrix.nightly import AUTO, Place, resolve_night
+from anchormatrix.report.nightly import write_nightly
+from anchormatrix.runplan import prepare_run
+from anchormatrix.sweep import Sweep, run_night, run_workflow
+
+FRESH = ("topology", "health")
+
+
+def main() -> int:
+    """Parse, sweep, turn the outcome into an exit code."""
+    args = _arguments()
+    night = resolve_night(args.night, datetime.now())
+    settings = build_settings(merged(args.configfile, {"night": night}))
+    command = [
+        sys.executable, "-m", "snakemake", "--profile", "profiles/nightly", "--cores", str(args.cores),
+        "--config", f'night="{night}"', *(["--configfile", *map(str, args.configfile)] if args.configfile else []),
+    ]  # fmt: skip
+    if args.dry_run:
+        return run_workflow([*command, "--dry-run", "nightly"], ROOT)
+    results = Path("results")
+
+    def planned() -> tuple[Place, ...]:
+        return prepare_run(args.configfile, {"night": night}, results).planned_sessions()
+
+    def publish(review: Review) -> None:
+        with open_history(settings.history.file) as history:
+            write_nightly(review, last_nights(history, 30, night), settings, results / "nightly")
+
+    outcome, _ = run_night(
+        Sweep(
+            settings,
+            results,
+            night,
+            workflow=lambda again: run_workflow([*command, "nightly", "--forcerun", *FRESH, *again], ROOT),
+            planned=planned,
+            publish=publish,
+            say=lambda text: print(f"{datetime.now():%H:%M:%S} {text}", file=sys.stderr, flush=True),
+        )
+    )
+    return outcome.exit_code
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--configfile", type=Path, nargs="+", default=[], help="configuration of the host")
+    parser.add_argument("--night", default=AUTO, help="date of the night's evening (default: the night it is now)")
+    parser.add_argument("--cores", type=int, default=1, help="cores for analysis; measuring uses one (default: 1)")
+    parser.add_argument("--dry-run", action="store_true", help="only list what the night would do")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    run(main)
