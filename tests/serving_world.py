@@ -66,6 +66,7 @@ class World:
     tenant_after: range = range(0)
     alarm_after: range = range(0)
     stop_how: str = "sigint"
+    profile: str = "Name\nMatMul\n"
     servers: int = 0
     finished: int = 0
     started: list[tuple[str, ...]] = field(default_factory=list)
@@ -259,7 +260,7 @@ def _handler(process: FakeProcess) -> type[BaseHTTPRequestHandler]:
             if process.capturing:
                 folder = process.log.parent / "capture" / "rank0"
                 folder.mkdir(parents=True, exist_ok=True)
-                (folder / "kernel_details.csv").write_text("Name\nx\n")
+                (folder / "kernel_details.csv").write_text(process.world.profile)
             if fault in ("die", "lost"):
                 self.close_connection = True
                 return

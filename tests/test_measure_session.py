@@ -84,6 +84,13 @@ def test_the_first_window_captures_after_the_repeats(tmp_path: Path) -> None:
     assert "--profiler-config" in world.started[0]
 
 
+def test_a_capture_without_rows_is_empty(tmp_path: Path) -> None:
+    settings = small_settings(capture={"enabled": True})
+    session, _ = measure(tmp_path, settings, window=1, profile="Name\n")
+    assert session.details["capture"]["status"] == "empty"
+    assert not (tmp_path / "results" / session.contract / FORM.name / "capture").exists()
+
+
 def test_a_failed_capture_costs_no_measurement(tmp_path: Path) -> None:
     settings = small_settings(capture={"enabled": True})
     session, _ = measure(tmp_path, settings, window=1, faults={11: "die"})

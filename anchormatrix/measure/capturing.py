@@ -16,6 +16,7 @@ from anchormatrix.hosts.base import Host
 from anchormatrix.settings import Settings
 
 FOLDER = "capture"
+_KERNELS = "kernel_details.csv"
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,13 @@ def fetch_capture(capture: Capture, host: Host, directory: str, folder: Path, se
             host.fetch(directory, fetched / FOLDER)
         except HostError as error:
             return replace(capture, status="failed", reason=f"cannot be fetched: {error}")
-        sizes = [path.stat().st_size for path in (fetched / FOLDER).rglob("*") if path.is_file()]
+        files = [path for path in (fetched / FOLDER).rglob("*") if path.is_file()]
+        sizes = [path.stat().st_size for path in files]
         if not any(sizes):
             return replace(capture, status="empty", reason="the profiler wrote no file")
+        tables = [path for path in files if path.name == _KERNELS]
+        if tables and not any(_has_rows(path) for path in tables):
+            return replace(capture, status="empty", reason=f"the profiler's {_KERNELS} have no rows")
         done = replace(capture, directory=str(folder / FOLDER), files=len(sizes), size_mb=round(sum(sizes) / 1e6, 3))
         made = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
         write_json(fetched / FOLDER / "capture.json", {**done.as_dict(), "made": made})
@@ -62,6 +67,13 @@ def fetch_capture(capture: Capture, host: Host, directory: str, folder: Path, se
         return done
     finally:
         shutil.rmtree(fetched, ignore_errors=True)
+
+
+def _has_rows(table: Path) -> bool:
+    """Whether a table holds anything below its header."""
+    with table.open("rb") as stream:
+        stream.readline()
+        return bool(stream.readline().strip())
 
 
 def _replace(new: Path, place: Path, *, keep: bool) -> None:
