@@ -79,8 +79,11 @@ def build_settings(values: Mapping[str, Any]) -> Settings:
     return settings
 
 
-class _StrictLoader(yaml.SafeLoader):
-    """A safe loader for which a repeated key is an error."""
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _StrictLoader(_Loader):  # type: ignore[misc]
+    """A safe loader for which a repeated key is an error; the fast one where PyYAML was built with it."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
@@ -120,7 +123,7 @@ def _over(base: Mapping[str, Any], top: Mapping[str, Any], path: tuple[str, ...]
 def _check_schema(values: Mapping[str, Any]) -> None:
     import jsonschema  # noqa: PLC0415  a tenth of a second that not every importer needs
 
-    schema = yaml.safe_load(SCHEMA_FILE.read_text(encoding="utf-8"))
+    schema = yaml.load(SCHEMA_FILE.read_text(encoding="utf-8"), Loader=_Loader)
     errors = sorted(
         jsonschema.Draft202012Validator(schema).iter_errors(values),
         key=lambda error: [str(part) for part in error.path],
