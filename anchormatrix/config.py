@@ -82,7 +82,7 @@ def build_settings(values: Mapping[str, Any]) -> Settings:
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class _StrictLoader(_Loader):  # type: ignore[misc]
+class _StrictLoader(_Loader):
     """A safe loader for which a repeated key is an error; the fast one where PyYAML was built with it."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
