@@ -36,11 +36,11 @@ def main() -> int:
     night = resolve_night(args.night, datetime.now())
     settings = build_settings(merged(args.configfile, {"night": night}))
     command = [
-        sys.executable, "-m", "snakemake", "--profile", "profiles/nightly", "--cores", str(args.cores),
+        sys.executable, "-m", "snakemake", "nightly", "--profile", "profiles/nightly", "--cores", str(args.cores),
         "--config", f'night="{night}"', *(["--configfile", *map(str, args.configfile)] if args.configfile else []),
     ]  # fmt: skip
     if args.dry_run:
-        return run_workflow([*command, "--dry-run", "nightly"], ROOT)
+        return run_workflow([*command, "--dry-run"], ROOT)
     results = Path("results")
 
     def planned() -> tuple[Place, ...]:
@@ -55,7 +55,7 @@ def main() -> int:
             settings,
             results,
             night,
-            workflow=lambda again: run_workflow([*command, "nightly", "--forcerun", *FRESH, *again], ROOT),
+            workflow=lambda again: run_workflow([*command, "--forcerun", *FRESH, *again], ROOT),
             planned=planned,
             publish=publish,
             say=lambda text: print(f"{datetime.now():%H:%M:%S} {text}", file=sys.stderr, flush=True),
