@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anchormatrix.devices.ascend import (
@@ -325,6 +325,7 @@ def test_listings_that_disagree_on_the_cards_are_an_error():
 SAMPLES = [(parse_info, ONE_CHIP), (parse_info, TWO_CHIPS), (parse_info, ONE_CARD_PER_NPU), (parse_topology, PAIRS)]
 
 
+@settings(deadline=None)
 @given(st.sampled_from(SAMPLES), st.integers(0, 10_000))
 def test_a_line_lost_anywhere_never_changes_a_reading_silently(sample, where):
     parse, text = sample
@@ -333,12 +334,14 @@ def test_a_line_lost_anywhere_never_changes_a_reading_silently(sample, where):
     assert_same_or_error(parse, text, "".join(lines))
 
 
+@settings(deadline=None)
 @given(st.sampled_from(SAMPLES), st.integers(0, 10_000))
 def test_an_output_cut_off_anywhere_never_changes_a_reading_silently(sample, where):
     parse, text = sample
     assert_same_or_error(parse, text, text[: where % len(text)])
 
 
+@settings(deadline=None)
 @given(st.sampled_from(SAMPLES), st.integers(0, 10_000), st.integers(0, 10_000))
 def test_a_line_repeated_anywhere_never_changes_a_reading_silently(sample, source, target):
     parse, text = sample
@@ -347,6 +350,7 @@ def test_a_line_repeated_anywhere_never_changes_a_reading_silently(sample, sourc
     assert_same_or_error(parse, text, "".join(lines))
 
 
+@settings(deadline=None)
 @given(st.sampled_from([parse_info, parse_topology, parse_map, parse_proc_mem]), st.text())
 def test_garbage_is_always_an_input_error(parse, text):
     with pytest.raises(InputError):

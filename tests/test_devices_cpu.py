@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anchormatrix.devices.cpu import CpuDevice, core_sets, links_of, parse_load, parse_lscpu
@@ -69,6 +69,7 @@ def test_too_few_cores_are_an_error():
         core_sets(parse_lscpu(TWO_SOCKETS), 3, 2)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 4), st.integers(1, 4))
 def test_core_sets_are_disjoint_and_of_the_size_asked_for(cores, caches, cards, per_card):
     rows = [f"{i},{i},0,0,,{i},{i},{i},{i * caches // cores}" for i in range(cores)]

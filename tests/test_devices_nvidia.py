@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anchormatrix.devices.nvidia import NvidiaDevice, parse_gpus, parse_health, parse_processes, parse_topology
@@ -152,6 +152,7 @@ def test_damaged_processes_are_an_error(text: str):
         parse_processes(text, {SECOND: parse_gpus(GPUS)[1]})
 
 
+@settings(deadline=None)
 @given(st.integers(0, 10_000), st.integers(0, 10_000))
 def test_an_output_cut_off_or_robbed_of_a_line_never_changes_links_silently(cut, line):
     lines = TWO_GPUS.splitlines(keepends=True)
@@ -163,6 +164,7 @@ def test_an_output_cut_off_or_robbed_of_a_line_never_changes_links_silently(cut,
             continue
 
 
+@settings(deadline=None)
 @given(st.sampled_from([parse_gpus, parse_topology]), st.text())
 def test_garbage_is_always_an_input_error(parse, text):
     with pytest.raises(InputError):
