@@ -10,14 +10,15 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from anchormatrix.hosts.processes import descendants, entry, send, visible
-from campaigns.faults.project import Project, Run, make_project
-from campaigns.faults.sshd import running_sshd
+from campaigns.faults.project import ROOT, Project, Run, make_project
+from tests.openssh import MISSING, running_sshd
 
 Deed = Callable[["Stage"], None]
 _LOOK_S = 0.004
@@ -28,17 +29,19 @@ _MOUNT_MB = 24
 class Stage:
     """One fault under way: the project, the run that is struck, and what deeds leave for the judgement.
 
-    ``spoiled`` are results the deed itself damaged (paths below results/); ``problems`` are findings of the deed.
+    ``lifting`` ends the fault, ``closing`` the whole stage. ``spoiled`` are results that the deed itself damaged (paths
+    below results/), ``problems`` what was wrong with the deed, ``clones`` other folders with a run of their own.
     """
 
     project: Project
     lifting: contextlib.ExitStack
+    closing: contextlib.ExitStack
     env: dict[str, str] = field(default_factory=dict)
     run: Run | None = None
     killed: bool = False
     spoiled: set[str] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    clones: list[tuple[Project, Run]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -131,13 +134,14 @@ def _signal_snakemake(stage: Stage, number: signal.Signals) -> None:
 
 
 def _kill(stage: Stage, wanted: Callable[[list[str]], bool]) -> None:
-    found = []
-    for pid in stage.project.processes():
-        with contextlib.suppress(OSError):
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")
-            if wanted(words):
-                found.append(pid)
-    _kill_pids(stage, found)
+    _kill_pids(stage, [pid for pid in stage.project.processes() if wanted(_words(pid))])
+
+
+def _words(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+    except OSError:
+        return []
 
 
 def _kill_pids(stage: Stage, pids: list[int]) -> None:
@@ -248,6 +252,11 @@ def _fill(stage: Stage, folder: Path) -> None:
                     stream.write(b"\0" * size)
 
 
+def sshd_here() -> str:
+    """Why no OpenSSH server can be started here; empty when one can."""
+    return MISSING
+
+
 # -- the run's surroundings -------------------------------------------------------------------------------------------
 
 
@@ -274,16 +283,16 @@ def shift_clock(stage: Stage) -> None:
 
 def over_ssh(stage: Stage) -> None:
     """Reach the host through an OpenSSH server on loopback."""
-    folder = stage.project.folder / "sshd"
+    folder, host = _sshd_folder(stage), stage.project.host
     folder.mkdir()
-    server = stage.project.closing.enter_context(running_sshd(folder))
-    host = stage.project.host
+    server = stage.closing.enter_context(running_sshd(folder))
+    reach = {key: getattr(server, key) for key in ("host", "port", "user", "key_file", "known_hosts")}
     stage.project.configure(
         {
             "host": {
                 "kind": "ssh",
-                "ssh": server.as_config(),
-                "path": [str(stage.project.folder / "virtualhost" / "bin")],
+                "ssh": {**reach, "python": sys.executable},
+                "path": [str(Path(sys.executable).parent), str(ROOT / "virtualhost" / "bin")],
                 "env": {
                     "VIRTUALHOST_SCENARIO": str(stage.project.folder / "scenario.yaml"),
                     "VIRTUALHOST_STATE": str(host / "state"),
@@ -297,10 +306,15 @@ def over_ssh(stage: Stage) -> None:
 
 def drop_connections(stage: Stage) -> None:
     """End every connection of the SSH server at once, as when the network breaks."""
-    table = visible()
-    for pid in descendants(table, {stage.project.sshd_pid}):
-        if table[pid].parent == stage.project.sshd_pid:
-            send(table[pid], signal.SIGKILL)
+    table, configuration = visible(), f"{_sshd_folder(stage)}/sshd_config"
+    listeners = {
+        child.pid
+        for child in table.values()
+        if child.parent == os.getpid() and configuration in _words(child.pid)
+    }
+    connections = [table[pid] for pid in descendants(table, listeners) if table[pid].parent in listeners]
+    if not any([send(connection, signal.SIGKILL) for connection in connections]):
+        stage.problems.append("there was no connection to drop")
 
 
 def second_sweep(stage: Stage) -> None:
@@ -309,7 +323,6 @@ def second_sweep(stage: Stage) -> None:
     code, text = other.wait(120), other.text()
     if code in (0, None) or "in use by pid" not in text:
         stage.problems.append(f"a second run in the folder ended with {code}")
-    stage.notes.append("the second run refuses: in use")
 
 
 def second_clone(stage: Stage) -> None:
@@ -318,3 +331,7 @@ def second_clone(stage: Stage) -> None:
     clone.host.symlink_to(stage.project.host)
     shutil.copy(stage.project.folder / "scenario.yaml", clone.folder / "scenario.yaml")
     stage.clones.append((clone, clone.start("matrix_report")))
+
+
+def _sshd_folder(stage: Stage) -> Path:
+    return stage.project.folder / "sshd"
