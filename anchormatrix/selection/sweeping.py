@@ -43,8 +43,8 @@ def run_sweep(
     """Run every order under the group's lease.
 
     An order whose test fails is left out with its reason in ``source``; without any order (one card has nobody to talk
-    to) the sweep is empty. Raises :class:`HostError` when all orders fail, and what :func:`read_fit` and the lease raise
-    when the cards are not to be had.
+    to) the sweep is empty. Raises :class:`HostError` when all orders fail, and what :func:`read_fit` and the lease
+    raise when the cards are not to be had.
     """
     wanted = settings.selection.bandwidth
     points: list[SweepPoint] = []
