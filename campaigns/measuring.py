@@ -29,6 +29,7 @@ from anchormatrix.measure.smoke import Expectation, judge_smoke, smoke_step
 from anchormatrix.measure.verdict import Verdict, judge
 from anchormatrix.selection import adaptive
 from anchormatrix.selection.assemble import Judged, Stored, judge_contract
+from anchormatrix.selection.standing import AdaptiveLimits
 from anchormatrix.settings import GroupsSettings, HealthSettings, SmokeSettings, VerdictSettings
 from anchormatrix.topology import HostState
 from campaigns.hosts import ANCHOR, FEW, Experiment
@@ -98,12 +99,12 @@ def run_full(experiment: Experiment) -> Outcome:
     return _run(experiment, None)
 
 
-def run_adaptive(experiment: Experiment, limits: adaptive.AdaptiveLimits | None = None) -> Outcome:
+def run_adaptive(experiment: Experiment, limits: AdaptiveLimits | None = None) -> Outcome:
     """The adaptive design: the policy is asked before and inside every session."""
-    return _run(experiment, limits or adaptive.AdaptiveLimits())
+    return _run(experiment, limits or AdaptiveLimits())
 
 
-def _run(experiment: Experiment, limits: adaptive.AdaptiveLimits | None) -> Outcome:
+def _run(experiment: Experiment, limits: AdaptiveLimits | None) -> Outcome:
     bench = Bench(experiment)
     contract, why = choose_group(bench)
     if contract is None:
@@ -136,7 +137,7 @@ def _run(experiment: Experiment, limits: adaptive.AdaptiveLimits | None) -> Outc
 
 
 def conclude_cells(
-    contract: Contract, forms: tuple[str, ...], seen: Sequence[SessionResult], limits: adaptive.AdaptiveLimits | None
+    contract: Contract, forms: tuple[str, ...], seen: Sequence[SessionResult], limits: AdaptiveLimits | None
 ) -> tuple[Verdict, tuple[Cell, ...], tuple[SessionResult, ...]]:
     """Cells and verdict of the sessions that count."""
     kept, judged_forms, windows = tuple(seen), forms, WINDOWS

@@ -122,7 +122,7 @@ def false_extrapolates(outcome: Outcome, truth: Truth) -> bool:
     """Whether ``extrapolates`` was said although choosing at few steps would truly have been a mistake.
 
     That is: the form fastest at few steps is beyond the noise floor slower at full step count, or a step truly drifts
-    between the tiers by more than the limit and the noise floor together.
+    between the tiers by more than the limit.
     """
     if outcome.verdict is None or outcome.verdict.status != "extrapolates":
         return False
@@ -133,7 +133,7 @@ def false_extrapolates(outcome: Outcome, truth: Truth) -> bool:
     if truth.loss_pct(chosen) > LIMITS.noise_floor_pct and not _blurred(chosen, truth, judged_forms):
         return True
     drift = max(abs(truth.anchor_s[form] / truth.few_s[form] - 1) * 100 for form in judged_forms)
-    return drift > LIMITS.drift_pct + LIMITS.noise_floor_pct
+    return drift > LIMITS.drift_pct
 
 
 def _blurred(chosen: str, truth: Truth, forms: Sequence[str]) -> bool:

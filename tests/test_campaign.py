@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from anchormatrix.selection.adaptive import AdaptiveLimits
+from anchormatrix.selection.standing import AdaptiveLimits
 from campaigns.hosts import draw, relabelled
 from campaigns.measuring import REPEATS, WINDOWS, Outcome, run_adaptive, run_full
 from campaigns.scoring import (

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from anchormatrix.measure.cells import SessionResult
 from anchormatrix.selection.adaptive import (
-    AdaptiveLimits,
     Order,
     contenders,
     judged_cells,
@@ -17,6 +16,7 @@ from anchormatrix.selection.adaptive import (
     sequence,
     skipped,
 )
+from anchormatrix.selection.standing import AdaptiveLimits
 
 LIMITS = AdaptiveLimits()
 FORMS = ("tp1-usp4", "tp2-usp2", "tp4-usp1")
@@ -70,7 +70,7 @@ def test_the_pair_is_always_measured_in_two_windows_however_far_apart():
 
 def test_the_reach_grows_with_the_noise_up_to_what_the_rules_let_pass():
     quiet = order_for("tp4-usp1", 1, FORMS, [session("tp1-usp4", 1, 1.0), session("tp2-usp2", 1, 1.1)], LIMITS)
-    noisy = [session("tp1-usp4", 1, 1.0, spread_pct=2.9), session("tp2-usp2", 1, 1.1, spread_pct=2.9)]
+    noisy = [session("tp1-usp4", 1, 1.0, spread_pct=2.0), session("tp2-usp2", 1, 1.1, spread_pct=2.0)]
     assert round(quiet.stop_above_s, 4) == 1.015
     assert round(order_for("tp4-usp1", 1, FORMS, noisy, LIMITS).stop_above_s, 4) == 1.06
 
@@ -97,6 +97,24 @@ def test_noise_far_above_the_limit_ends_the_measuring():
         "tp1-usp4/few disperses by 6.0 % in window 1: far above the limit of 3 %, "
         "nothing may be ranked until the noise is fixed"
     }
+
+
+def test_cells_that_disperse_too_much_on_average_end_the_measuring_too():
+    seen = [session("tp1-usp4", 1, 1.0, spread_pct=2.6), session("tp2-usp2", 1, 1.1, spread_pct=2.6)]
+    assert next_order(FORMS, seen, LIMITS) is None
+    assert order_for("tp4-usp1", 1, FORMS, seen, LIMITS).skip.startswith("cells disperse by 2.6 % on average")
+
+
+def test_a_noisy_window_is_left_at_once():
+    limits = AdaptiveLimits(give_up_mean_pct=9)
+    seen = [session("tp1-usp4", 1, 1.0, spread_pct=3.5)]
+    assert order_for("tp2-usp2", 1, FORMS, seen, limits).skip == (
+        "tp1-usp4/few disperses by 3.5 % in window 1: this window does not count any more"
+    )
+    assert next_order(FORMS, seen, limits) == Order("tp4-usp1", 2, 2)
+    seen.append(session("tp4-usp1", 2, 1.0, spread_pct=3.5))
+    assert next_order(FORMS, seen, limits) is None
+    assert order_for("tp1-usp4", 3, FORMS, seen, limits).skip == "too few windows are left to replace the noisy ones"
 
 
 def test_a_noisy_window_is_replaced_by_an_extra_one():
@@ -147,7 +165,7 @@ def test_the_policy_always_ends_and_never_loses_the_best_form(steps, spread):
     orders, seen = walk(by_form, spread_pct=spread)
     assert len(orders) <= len(FORMS) * LIMITS.all_windows
     best = min(by_form, key=lambda form: by_form[form])
-    if spread <= 3:
+    if spread <= 2:
         assert best in contenders(FORMS, seen, LIMITS)
         assert {order.window for order in orders if order.form == best} >= {1, 2}
     done = {(order.form, order.window) for order in orders}

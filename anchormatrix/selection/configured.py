@@ -6,10 +6,11 @@ from typing import Any
 
 from anchormatrix.engines.open import open_engine
 from anchormatrix.forms import Form
-from anchormatrix.selection.adaptive import AdaptiveLimits, limits_from
+from anchormatrix.selection.adaptive import limits_from
 from anchormatrix.selection.candidates import Candidates, Excluded, enumerate_forms, explicit_forms
 from anchormatrix.selection.figures import EngineLimits, figures_from
 from anchormatrix.selection.memory import MemoryLimits, plan_memory
+from anchormatrix.selection.standing import AdaptiveLimits
 from anchormatrix.settings import Settings
 
 
