@@ -105,10 +105,15 @@ class FakeDevice:
 
 
 class FakeLease:
-    """A lease on nothing."""
+    """A lease on nothing; ``killed`` are the host's cards on which somebody's job had to be killed."""
 
-    def __init__(self, cards: Sequence[int]) -> None:
+    def __init__(self, cards: Sequence[int], killed: set[int]) -> None:
         self.cards = tuple(cards)
+        self._killed = killed
+        self.suspect = tuple(card for card in cards if card in killed)
+
+    def trust(self) -> None:
+        self._killed.difference_update(self.cards)
 
     def release(self) -> None:
         """Nothing is held."""
@@ -128,6 +133,7 @@ class FakeHost:
     def __init__(self, world: World) -> None:
         self.world = world
         self.held = False
+        self.killed: set[int] = set()
 
     def run(
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, timeout_s: float, check: bool = True
@@ -137,7 +143,7 @@ class FakeHost:
     def lease(self, cards: Sequence[int], *, holder: Mapping[str, str], wait_s: float) -> FakeLease:
         if self.held:
             raise LeaseError("held by another")
-        return FakeLease(cards)
+        return FakeLease(cards, self.killed)
 
     def start(self, argv: Sequence[str], *, env: Mapping[str, str], log_path: str, **_: object) -> FakeProcess:
         self.world.started.append(tuple(argv))

@@ -240,6 +240,15 @@ def test_a_killed_server_makes_the_cards_suspect_until_a_smoke_passes(tmp_path: 
     assert (mark.exists(), world.servers - before) == (False, 2)
 
 
+def test_cards_on_which_another_clone_had_to_kill_a_job_need_a_smoke_first(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    smoked(tmp_path, whole_host(), 3.0)
+    rig = rig_of(world)
+    rig.host.killed.add(0)
+    assert run_session(order(tmp_path), rig).status == "measured"
+    assert (rig.host.killed, world.servers) == (set(), 2)
+
+
 def test_a_dry_run_names_the_exact_command_and_requests(tmp_path: Path) -> None:
     world = World(tmp_path)
     rig = rig_of(world, small_settings(capture={"enabled": True}))

@@ -130,7 +130,7 @@ class Served:
             log_path=self._log_path,
             lease=self._lease,
             grace_s=engine.stop_grace_s,
-            stop_command=engine.stop_command,
+            stop_command=[word.replace("{port}", str(port)) for word in engine.stop_command],
         )
         self._client = ServingClient(
             f"http://127.0.0.1:{self._host.local_port(port)}",

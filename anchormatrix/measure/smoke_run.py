@@ -61,6 +61,7 @@ def run_smoke(
             if rig.settings.health.on_busy == "fail":
                 raise
             return _occupied(contract, error), None
+        suspect = lease.suspect
         runs = _runs(contract, forms, rig, lease)
         after = rig.device.read(rig.host, timeout_s=rig.settings.host.command_timeout_s)
     run = runs[-1]
@@ -86,6 +87,9 @@ def run_smoke(
     if sick:
         finding = Finding("warning_confirmed", f"after the smoke {'; '.join(sick)}")
         smoke = replace(smoke, status="rejected", findings=(*smoke.findings, finding))
+    if suspect and smoke.status != "rejected" and run.stopped is not None and run.stopped.how != "sigkill":
+        with _lease(contract, rig, "trust after its smoke", wait=True) as lease:
+            lease.trust()
     complete = replace(
         smoke,
         form=run.form.name,

@@ -1,4 +1,8 @@
-"""Groups on which a running multi-card job had to be killed: suspect until a smoke on them passes."""
+"""Groups on which a running multi-card job had to be killed: suspect until a smoke on them passes.
+
+The lease knows of every kill on the host, by whichever clone or watchdog; the marks beside the results add what this
+clone saw itself, such as a group that ran far too slowly after its smoke.
+"""
 
 from __future__ import annotations
 
@@ -60,9 +64,10 @@ def clear(contract: Contract, form: Form, rig: Rig, results: Path, lease: Lease)
     :class:`ContractError` with the findings when the group fails; its stored smoke then says rejected.
     """
     marks = suspicions(contract, results)
-    if not marks:
+    if not marks and not lease.suspect:
         return
-    rig.say(f"cards {show(contract.cards)} are suspect ({marks[0][1].get('what')}): smoke first")
+    why = marks[0][1].get("what") if marks else f"a job had to be killed on {show(lease.suspect)}"
+    rig.say(f"cards {show(contract.cards)} are suspect ({why}): smoke first")
     run = smoke_under(contract, form, rig, lease)
     before = smoked_step(contract.id, form, results)
     expectation = (
@@ -75,11 +80,12 @@ def clear(contract: Contract, form: Form, rig: Rig, results: Path, lease: Lease)
         reasons = run.problem or "; ".join(finding.text for finding in smoke.findings) or "it had to be killed again"
         _reject(contract, results, reasons)
         raise ContractError(
-            f"suspect ({marks[0][1].get('what')}), and the smoke fails: {reasons}",
+            f"suspect ({why}), and the smoke fails: {reasons}",
             where=f"cards {show(contract.cards)}",
             todo="reset the driver, or run again: the workflow then uses another group",
         )
     take_back(contract.cards, marks)
+    lease.trust()
 
 
 def _reject(contract: Contract, results: Path, reasons: str) -> None:
