@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +13,7 @@ from anchormatrix.contract import Contract
 from anchormatrix.errors import ConfigError, InputError
 from anchormatrix.forms import parse_form
 from anchormatrix.selection.bandwidth import (
+    SweepOrder,
     bench_order,
     can_be_run,
     parse_bench,
@@ -133,3 +137,18 @@ def test_the_benchs_order_names_no_card_numbers():
         '{"collective":"all_gather","ranks":4,"communicators":1,"sizes":[1000000,4000000],"repeats":5,'
         '"device":"cpu","backend":"gloo"}'
     )
+
+
+@pytest.mark.real_engine
+@pytest.mark.parametrize("collective", ["all_to_all", "all_gather", "all_reduce", "send_recv"])
+def test_the_micro_benchmark_runs_on_real_ranks(collective):
+    python = Path(__file__).parent.parent / ".venv-dummy-run" / "bin" / "python"
+    if not python.exists():
+        pytest.skip("needs the dummy run's environment: make dummy-run-env")
+    order = SweepOrder(collective, (0, 1), "NUMA", 2, (100_000,), 2)
+    source = (Path(__file__).parent.parent / "anchormatrix" / "selection" / "collective_bench.py").read_text()
+    command = [python, "-c", source, bench_order(order, device="cpu", backend="gloo")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    (point,) = points_of(order, parse_bench(done.stdout, command="bench"))
+    assert (point.bytes, point.concurrency) == (100_000, 2)

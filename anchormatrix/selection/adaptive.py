@@ -8,9 +8,9 @@ The policy is a pure function of what was measured so far, so that each measurin
   times the noise floor and at most what the rules let pass (dispersion limit + window drift limit);
 - later windows, in reverse order every second time, measure only the forms that can still win, the best two at least:
   windows stay paired, and no single window decides;
-- a session repeats less than under the full design, except where the first window's margin lies so close to the noise
-  floor that the decision hangs on more repeats; a cell's windows together never have fewer than the configured ones,
-  and its dispersion is that of all its repeats together;
+- a session repeats less than under the full design, except for forms whose distance to the best of the first window
+  lies so close to the noise floor that the decision hangs on more repeats; a cell's windows together never have fewer
+  than the configured ones, and its dispersion is that of all its repeats together;
 - a window in which a contender is noisy is not used and, while that may help, replaced by an extra one; a cell far
   above the limit, or a mean dispersion at which the pair's cells will hardly all pass, ends the measuring, because
   nothing may be ranked on it.
@@ -100,7 +100,7 @@ def order_for(
         return Order(form, window, skip=skip)
     best = state.best_step(window) if state.enough_rivals(form, window) else None
     stop = None if best is None else best * (1 + state.reach_pct(window) / 100)
-    return Order(form, window, state.repeats(window), stop)
+    return Order(form, window, state.repeats(form, window), stop)
 
 
 def skipped(forms: Sequence[str], seen: Sequence[SessionResult], limits: AdaptiveLimits) -> tuple[Order, ...]:

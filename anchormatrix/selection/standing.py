@@ -100,7 +100,7 @@ class Standing:
             for name in self.forms
             if name != form
             and (session := self.measured.get((name, window)))
-            and len(session.values_s.get(ANCHOR, ())) >= self.repeats(window)
+            and len(session.values_s.get(ANCHOR, ())) >= self.limits.base_repeats
         ]
         return len(_two_splits(whole)) > 1
 
@@ -152,18 +152,24 @@ class Standing:
         reach = limits.hopeless_dispersions * self.dispersion(window) * (2 / 3 if whole else 1)
         return min(limits.hopeless_max_pct, max(limits.hopeless_min_pct, reach))
 
-    def repeats(self, window: int) -> int:
-        """Pairs of a session: the base number unless the decision hangs on more."""
-        if window == 1:
-            return self.limits.base_repeats
+    def repeats(self, form: str, window: int) -> int:
+        """Pairs of a session: the base number unless the decision hangs on more for this form.
+
+        It does for a form whose distance to the best of the first full window lies within the dispersion of the noise
+        floor, and then for that best too.
+        """
         first = next((number for number in range(1, window) if len(self._measured_in(number)) > 1), None)
-        if first is None:
+        best = None if first is None else self.best_step(first)
+        if first is None or best is None:
             return self.limits.base_repeats
-        steps = sorted(step for form in self.forms if (step := self.anchor(form, first)) is not None)
         noise = self.dispersion(first)
         floor = max(self.limits.noise_floor_pct, noise)
-        close = len(steps) > 1 and abs(100 * (steps[1] / steps[0] - 1) - floor) <= noise
-        return self.limits.repeats if close else self.limits.base_repeats
+        behind = {
+            name: 100 * (step / best - 1) for name in self.forms if (step := self.anchor(name, first)) is not None
+        }
+        close = [name for name, pct in behind.items() if pct > 0 and abs(pct - floor) <= noise]
+        hangs = form in close or (behind.get(form) == 0 and bool(close))
+        return self.limits.repeats if hangs else self.limits.base_repeats
 
     def _measured_in(self, window: int) -> list[str]:
         return [form for form in self.forms if (form, window) in self.measured]
