@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from anchormatrix.config import build_settings, merged
 from anchormatrix.contract import Contract
-from anchormatrix.errors import AnchorMatrixError, ConfigError, InputError
+from anchormatrix.damage import set_aside
+from anchormatrix.errors import ConfigError, InputError
 from anchormatrix.files import read_json, write_text
 from anchormatrix.forms import Form, parse_form
 from anchormatrix.groups import show
@@ -26,8 +26,6 @@ from anchormatrix.planning import Plan, Planned, make_plan, read_ledger
 from anchormatrix.progress import Progress, read_durations
 from anchormatrix.settings import Settings
 from anchormatrix.topology import Live
-
-_HELD: list[IO[str]] = []
 
 
 @dataclass(frozen=True)
@@ -40,6 +38,7 @@ class RunPlan:
     live: Live
     plan: Plan
     ledger: Sequence[Mapping[str, Any]] = ()
+    damage: tuple[str, ...] = ()
 
     @cached_property
     def links_digest(self) -> str:
@@ -124,7 +123,10 @@ class RunPlan:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What a person must know before the run starts: a cell that cannot be measured again as it was."""
+        """What a person must know before the run starts: damaged results, and a cell that is another one now."""
+        return (*self.damage, *self._cell_notices())
+
+    def _cell_notices(self) -> tuple[str, ...]:
         if self.settings.cell is None:
             return ()
         form, _ = split_cell(self.settings)
@@ -240,6 +242,7 @@ def prepare_run(config_files: Sequence[Path | str], overrides: Mapping[str, Any]
     """Check the configuration, read the live host once, and make the plan of a run.
 
     Writes the effective configuration to ``results/.run/config-<digest>.json``, which every command of the run reads.
+    Results that are damaged are set aside before anything is planned, so that the run makes them again.
     Raises an :class:`AnchorMatrixError` when the configuration is wrong or the host cannot be read.
     """
     values = merged([Path(path) for path in config_files], overrides)
@@ -247,9 +250,10 @@ def prepare_run(config_files: Sequence[Path | str], overrides: Mapping[str, Any]
         values["night"] = resolve_night(str(values["night"]), datetime.now())
     settings = build_settings(values)
     live = read_live(settings)
+    damage = set_aside(results)
     ledger = read_ledger(results / "contracts.jsonl")
     plan = make_plan(live, settings, ledger)
-    run = RunPlan(settings, str(_effective_config(values, results)), results, live, plan, ledger)
+    run = RunPlan(settings, str(_effective_config(values, results)), results, live, plan, ledger, damage)
     if settings.cell is not None:
         _check_cell(run)
     return run
@@ -290,33 +294,11 @@ def put_interpreter_first() -> None:
     os.environ["PATH"] = os.pathsep.join([folder, os.environ.get("PATH", os.defpath)])
 
 
-def hold_results(results: Path) -> None:
-    """Hold the results folder until this process ends; raises :class:`AnchorMatrixError` when another run holds it.
-
-    The kernel releases the lock when its holder ends in any way, so a killed run leaves nothing to unlock.
-    """
-    results.mkdir(parents=True, exist_ok=True)
-    stream = (results / ".lock").open("a+", encoding="utf-8")
-    try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        stream.seek(0)
-        holder = stream.read().strip() or "another run"
-        stream.close()
-        raise AnchorMatrixError(
-            f"in use by {holder}", where=f"{results}/", todo="wait until it ends, or run in another clone"
-        ) from None
-    stream.truncate(0)
-    stream.write(f"pid {os.getpid()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC\n")
-    stream.flush()
-    _HELD.append(stream)
-
-
 def _effective_config(values: Mapping[str, Any], results: Path) -> Path:
     plain = {key: value for key, value in values.items() if key not in ("cell", "night")}
     path = results / ".run" / f"config-{_digest(plain)}.json"
     text = json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
+    if not path.exists() or path.read_bytes() != text.encode("utf-8"):
         write_text(path, text)
     return path
 

@@ -8,16 +8,13 @@ from snakemake.logging import logger
 
 sys.path.insert(0, workflow.basedir)
 from anchormatrix.errors import AnchorMatrixError
-from anchormatrix.runplan import (
-    RunPlan,
-    hold_results,
-    prepare_run,
-    put_interpreter_first,
-)
+from anchormatrix.ownership import hold_results, name_owner
+from anchormatrix.runplan import RunPlan, prepare_run, put_interpreter_first
 
 RESULTS = "results"
 
 put_interpreter_first()
+name_owner()
 
 try:
     # A thing that a user's file describes (the host, the model, …) replaces the default thing as a whole,

@@ -18,6 +18,7 @@ from anchormatrix.engines.open import open_engine
 from anchormatrix.files import read_json
 from anchormatrix.hosts.open import open_host
 from anchormatrix.measure.rig import Rig
+from anchormatrix.ownership import follow_owner
 from anchormatrix.settings import Settings
 
 
@@ -45,8 +46,12 @@ def read_orders(args: argparse.Namespace) -> tuple[Settings, Contract, Path]:
 
 @contextlib.contextmanager
 def open_rig(settings: Settings) -> Iterator[Rig]:
-    """Open the host and close it again on every way out, SIGTERM included: what was started is stopped first."""
+    """Open the host and close it again on every way out: what was started is stopped first.
+
+    SIGTERM is such a way, and so is the end of the Snakemake that this command belongs to.
+    """
     signal.signal(signal.SIGTERM, _leave)
+    follow_owner()
     host = open_host(settings.host)
     try:
         yield Rig(host, open_device(settings.device), open_engine(settings), settings, say)
@@ -60,4 +65,5 @@ def say(text: str) -> None:
 
 
 def _leave(number: int, _: object) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough: the stop that follows is not to be cut short
     raise SystemExit(128 + number)

@@ -12,7 +12,8 @@ from anchormatrix import runplan
 from anchormatrix.errors import AnchorMatrixError, ConfigError
 from anchormatrix.files import write_json
 from anchormatrix.planning import append_ledger
-from anchormatrix.runplan import hold_results, prepare_run, reference_of
+from anchormatrix.ownership import hold_results
+from anchormatrix.runplan import prepare_run, reference_of
 
 HEALTHY = live(state(blocks([4, 4])))
 SICK = live(state(blocks([4, 4]), health={2: "Alarm"}))
@@ -118,7 +119,7 @@ def test_the_effective_configuration_is_written_once_under_its_digest(host, tmp_
 def test_results_are_held_by_one_run_at_a_time(tmp_path):
     hold = (
         "import sys, pathlib; sys.path.insert(0, sys.argv[2]);"
-        "from anchormatrix.runplan import hold_results; hold_results(pathlib.Path(sys.argv[1]));"
+        "from anchormatrix.ownership import hold_results; hold_results(pathlib.Path(sys.argv[1]));"
         "print('held', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
