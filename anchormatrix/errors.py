@@ -35,6 +35,10 @@ class InputError(AnchorMatrixError):
     """Something that came from outside (vendor tool, log, CSV, JSON) cannot be read as what it should be."""
 
 
+class WriteError(AnchorMatrixError):
+    """A result cannot be written: the disk is full, or its folder is read-only."""
+
+
 class ConfigError(AnchorMatrixError):
     """The configuration is wrong: key path, what was given, what is allowed."""
 

@@ -12,14 +12,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from anchormatrix.errors import InputError
+from anchormatrix.errors import InputError, WriteError
 
 SCHEMA = 1
 
 
 def write_bytes(path: Path | str, data: bytes) -> None:
-    """Write ``data`` to a temporary name beside ``path`` and rename it: readers see the old file or the new one."""
+    """Write ``data`` to a temporary name beside ``path`` and rename it: readers see the old file or the new one.
+
+    Raises :class:`WriteError` when the disk is full or the folder cannot be written; the old file stays then.
+    """
     path = Path(path)
+    try:
+        _write_beside(path, data)
+    except OSError as error:
+        raise WriteError(
+            f"cannot be written ({error.strerror})", where=str(path), todo="see the free space and the permissions"
+        ) from None
+
+
+def _write_beside(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     try:

@@ -28,4 +28,8 @@ def run(main: Callable[[], int | None]) -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = CANNOT
+    except OSError as error:  # a full disk, a folder that cannot be read: nothing a stack of calls would explain
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"{Path(sys.argv[0]).name}: {where}{error.strerror or error}", file=sys.stderr)
+        code = CANNOT
     raise SystemExit(code or 0)
