@@ -146,7 +146,8 @@ def _words(pid: int) -> list[str]:
 
 def _kill_pids(stage: Stage, pids: list[int]) -> None:
     targets = [one for pid in pids if (one := entry(pid))]
-    if not any([send(target, signal.SIGKILL) for target in targets]):
+    hit = [send(target, signal.SIGKILL) for target in targets]
+    if not any(hit):
         stage.problems.append("there was nothing to kill")
 
 
@@ -308,12 +309,11 @@ def drop_connections(stage: Stage) -> None:
     """End every connection of the SSH server at once, as when the network breaks."""
     table, configuration = visible(), f"{_sshd_folder(stage)}/sshd_config"
     listeners = {
-        child.pid
-        for child in table.values()
-        if child.parent == os.getpid() and configuration in _words(child.pid)
+        child.pid for child in table.values() if child.parent == os.getpid() and configuration in _words(child.pid)
     }
     connections = [table[pid] for pid in descendants(table, listeners) if table[pid].parent in listeners]
-    if not any([send(connection, signal.SIGKILL) for connection in connections]):
+    hit = [send(connection, signal.SIGKILL) for connection in connections]
+    if not any(hit):
         stage.problems.append("there was no connection to drop")
 
 

@@ -38,7 +38,8 @@ def kill_and_resume(folder: Path, *, sessions: int, kills: int, seed: int, say: 
     begin = time.monotonic()
     wanted = _finished(_night_project(folder / "undisturbed-night", windows))
     say(f"an undisturbed night of {sessions} sessions takes {time.monotonic() - begin:.0f} s")
-    moments, spent, nights, problems = random.Random(seed), 0, 0, []
+    moments, spent, nights = random.Random(seed), 0, 0
+    problems: list[str] = []
     while spent < kills and not problems:
         project = _night_project(folder / f"night-{nights + 1}", windows)
         done = False

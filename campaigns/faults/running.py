@@ -173,7 +173,7 @@ def foreign_processes(folder: Path) -> Iterator[Callable[[], bool]]:
 
 def table(outcomes: list[Outcome]) -> str:
     """The outcomes as a Markdown table; what did not hold is in bold."""
-    rows = [("fault", "what is done", *COLUMNS)]
+    rows: list[tuple[str, ...]] = [("fault", "what is done", *COLUMNS)]
     for outcome in outcomes:
         if outcome.skipped:
             cells = [f"not tried: {outcome.skipped}", *([""] * (len(COLUMNS) - 1))]
