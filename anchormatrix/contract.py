@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 from anchormatrix.errors import InputError
@@ -39,12 +40,12 @@ class Contract:
         """Number of cards."""
         return len(self.cards)
 
-    @property
+    @cached_property
     def canonical(self) -> str:
         """Canonical JSON: sorted keys, no white space, ``5.0`` written as ``5``."""
         return json.dumps(_canonical(asdict(self)), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
-    @property
+    @cached_property
     def id(self) -> str:
         """``c<cards>-<first 10 hex digits of the SHA-256 of the canonical JSON>``."""
         return f"c{self.size}-{hashlib.sha256(self.canonical.encode()).hexdigest()[:_ID_DIGITS]}"

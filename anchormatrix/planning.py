@@ -141,7 +141,7 @@ def append_ledger(path: Path, planned: Sequence[Planned], *, when: str, why: str
         fcntl.flock(stream, fcntl.LOCK_EX)
         _drop_torn_line(stream)
         ledger = read_ledger(path)
-        added = []
+        added: list[dict[str, Any]] = []
         for item in planned:
             entry = ledger_entry(item, [*ledger, *added], when=when, why=why)
             if entry is not None:
