@@ -95,7 +95,7 @@ def test_what_cannot_be_used_is_named_and_the_rest_is_recorded(tmp_path: Path) -
 def test_a_session_of_another_contract_than_its_folder_is_refused(tmp_path: Path) -> None:
     path = write_session(tmp_path / "results", "2026-11-30")
     write_json(path, {**{k: v for k, v in read_json(path).items() if k != "schema"}, "contract": "c2-0123456789"})
-    with open_history(tmp_path / "h.sqlite") as history, pytest.raises(InputError, match="which its sessions name"):
+    with open_history(tmp_path / "h.sqlite") as history, pytest.raises(InputError, match="of its folder"):
         record_session(history, path)
 
 

@@ -42,6 +42,9 @@ def record_session(history: History, path: Path) -> bool:
     :class:`InputError` naming the file that cannot be read; nothing is recorded then.
     """
     result, values = read_session(path), read_json(path)
+    if path.parts[-4:-1] != (result.contract, result.form, f"w{result.window}"):
+        what = f"is {result.form} window {result.window} of {result.contract}"
+        raise InputError(what, where=str(path), expected="the contract, form and window of its folder")
     started = _moment(str(values.get("started_at") or ""))
     if started is None:
         raise InputError(

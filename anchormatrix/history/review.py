@@ -120,6 +120,8 @@ def review_night(
     current = list(dict.fromkeys(place.contract for place in places)) or [p[-1][1] for p in measured.values() if p]
     known = {contract for pairs in measured.values() for _, contract in pairs}
     facts = contract_rows(history, sorted(known | set(current)))
+    hosts = {facts[contract].facts["host"] for contract in current if contract in facts}
+    facts = {contract: row for contract, row in facts.items() if row.facts["host"] in hosts}
     earlier = [contract for contract in facts if contract not in current]
     seen = nights_before(history, night, NIGHTS_SHOWN)
     return Review(
@@ -219,6 +221,8 @@ def _boundaries(
     for size in sorted(measured):
         before = ""
         for night, contract in measured[size]:
+            if contract not in facts:
+                continue
             if before and contract != before:
                 yield Boundary(size, night, before, contract, _what_changed(facts[before], facts[contract]))
             before = contract

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from anchormatrix.files import write_json, write_text
@@ -36,14 +37,14 @@ def page(review: Review, nights: Sequence[Night], settings: Settings) -> str:
         host=clean_text(settings.host.alias),
         model=clean_text(settings.engine.model),
         review=review,
-        opening=opening(review),
+        opening=clean_text(opening(review)),
         good=review.outcome is Outcome.FINE,
-        changes=changes(review),
+        changes=[clean_text(sentence) for sentence in changes(review)],
         drawings=drawings,
-        boundaries=[_boundary_words(boundary) for boundary in review.boundaries],
-        matrix=_matrix(review, settings.verdict.dispersion_pct),
-        sessions=_sessions(review),
-        nights=_nights(nights),
+        boundaries=[clean_text(_boundary_words(boundary)) for boundary in review.boundaries],
+        matrix=_cleaned(_matrix(review, settings.verdict.dispersion_pct)),
+        sessions=_cleaned(_sessions(review)),
+        nights=_cleaned(_nights(nights)),
         learning=MIN_NIGHTS,
         floor_pct=settings.verdict.noise_floor_pct,
     )
@@ -66,7 +67,7 @@ def changes(review: Review) -> list[str]:
     called = sorted(review.called, key=lambda item: -_shift(item))
     found = [_called_words(item) for item in called]
     lost = [item for item in review.sessions if item.lost]
-    found += [f"{item.place} no longer runs through: {clean_text(item.reason)}" for item in lost]
+    found += [f"{item.place} no longer runs through: {item.reason}" for item in lost]
     found += _gaps(review.sessions)
     found += [
         f"{item.series.form} {item.series.tier}: {item.judgement.change.value}"
@@ -84,7 +85,7 @@ def _gaps(sessions: Sequence[Tonight]) -> list[str]:
     by_reason: dict[str, list[Tonight]] = {}
     for item in sessions:
         if item.unmeasured:
-            by_reason.setdefault(f"{item.status.replace('_', ' ')}: {clean_text(item.reason)}", []).append(item)
+            by_reason.setdefault(f"{item.status.replace('_', ' ')}: {item.reason}", []).append(item)
     return [
         f"{len(items)} {'session' if len(items) == 1 else 'sessions'} {reason} ({items[0].place}"
         f"{' and others' if len(items) > 1 else ''})"
@@ -112,11 +113,15 @@ def _called_words(item: SeriesReview) -> str:
 
 
 def _boundary_words(boundary: Boundary) -> str:
-    changed = "; ".join(clean_text(text) for text in boundary.changed[:6]) or "nothing that is recorded"
+    changed = "; ".join(boundary.changed[:6]) or "nothing that is recorded"
     return (
         f"{boundary.size} cards: contract {boundary.before} gave way to {boundary.after} on {boundary.night},"
         f" not compared across; changed: {changed}"
     )
+
+
+def _cleaned(table: Table) -> Table:
+    return replace(table, rows=tuple(tuple(clean_text(value) for value in row) for row in table.rows))
 
 
 def _matrix(review: Review, limit_pct: float) -> Table:
@@ -162,7 +167,7 @@ def _sessions(review: Review) -> Table:
             item.place.form,
             str(item.place.window),
             item.status.replace("_", " "),
-            clean_text(item.reason),
+            item.reason,
         )
         for item in shown
     )
@@ -180,7 +185,7 @@ def _nights(nights: Sequence[Night]) -> Table:
             night.finished_at or "never: killed, or still running",
             night.outcome or "half-finished",
             str(night.starts),
-            "\n".join(clean_text(text) for text in night.notes),
+            "\n".join(night.notes),
         )
         for night in shown
     )
