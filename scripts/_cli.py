@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +29,9 @@ def run(main: Callable[[], int | None]) -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = CANNOT
+    except KeyboardInterrupt:
+        print(f"{Path(sys.argv[0]).name}: interrupted", file=sys.stderr)
+        code = 128 + signal.SIGINT
     except OSError as error:  # a full disk, a folder that cannot be read: nothing a stack of calls would explain
         where = f"{error.filename}: " if error.filename else ""
         print(f"{Path(sys.argv[0]).name}: {where}{error.strerror or error}", file=sys.stderr)

@@ -21,6 +21,8 @@ from anchormatrix.measure.rig import Rig
 from anchormatrix.ownership import follow_owner
 from anchormatrix.settings import Settings
 
+_ENDINGS = (signal.SIGTERM, signal.SIGINT)
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Options of every measuring command."""
@@ -48,9 +50,10 @@ def read_orders(args: argparse.Namespace) -> tuple[Settings, Contract, Path]:
 def open_rig(settings: Settings) -> Iterator[Rig]:
     """Open the host and close it again on every way out: what was started is stopped first.
 
-    SIGTERM is such a way, and so is the end of the Snakemake that this command belongs to.
+    SIGTERM and SIGINT are such ways, and so is the end of the Snakemake that this command belongs to.
     """
-    signal.signal(signal.SIGTERM, _leave)
+    for ending in _ENDINGS:
+        signal.signal(ending, _leave)
     follow_owner()
     host = open_host(settings.host)
     try:
@@ -65,5 +68,7 @@ def say(text: str) -> None:
 
 
 def _leave(number: int, _: object) -> NoReturn:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough: the stop that follows is not to be cut short
+    for ending in _ENDINGS:
+        signal.signal(ending, signal.SIG_IGN)  # once is enough: the stop that follows must not be cut short
+    say(f"told to end by {signal.Signals(number).name}: what was started is stopped first")
     raise SystemExit(128 + number)
