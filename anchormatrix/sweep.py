@@ -21,6 +21,7 @@ from typing import Any
 
 from anchormatrix.errors import AnchorMatrixError, InputError
 from anchormatrix.history import nights
+from anchormatrix.history.export import prune
 from anchormatrix.history.record import record_results
 from anchormatrix.history.review import Limits, Review, review_night
 from anchormatrix.history.store import check, move_aside, open_history
@@ -95,6 +96,7 @@ def _run(sweep: Sweep) -> tuple[Outcome, Review]:
             review = replace(review, problem=problem)
         nights.end(history, sweep.night, sweep.now(), review.outcome, [problem] if problem else [])
         sweep.publish(review)
+        prune(history, sweep.settings.history.keep_nights)
     sweep.say(f"night {sweep.night}: {review.outcome.value}")
     _tell(sweep, review.outcome, report_of(review))
     return review.outcome, review

@@ -62,9 +62,10 @@ def main() -> None:
 
 
 def _timed(what: str, call: Callable[[], Any]) -> Any:
-    begun = time.perf_counter()
+    begun, processor = time.perf_counter(), time.process_time()
     result = call()
-    print(f"{what}: {time.perf_counter() - begun:.2f} s", flush=True)
+    used = time.process_time() - processor
+    print(f"{what}: {time.perf_counter() - begun:.2f} s, {used:.2f} s of processor time", flush=True)
     return result
 
 

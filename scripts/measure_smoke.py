@@ -21,16 +21,19 @@ from _measuring import add_options, open_rig, read_orders, say
 from anchormatrix.errors import ConfigError
 from anchormatrix.files import write_json
 from anchormatrix.forms import parse_form
+from anchormatrix.history.expected import recorded_steps
 from anchormatrix.measure import suspects
 from anchormatrix.measure.smoke_run import other_groups, run_smoke, smoke_command
 from anchormatrix.nightly import require_time
+from anchormatrix.selection.read import planned_names
 
 
 def main() -> int:
     """Parse, smoke, write."""
     args = _arguments()
     settings, contract, results = read_orders(args)
-    forms = [parse_form(name) for name in args.form or ()] or list(settings.forms_of(contract.size))
+    names = args.form or planned_names(results, contract, settings)
+    forms = [parse_form(name) for name in names]
     if not forms:
         raise ConfigError(f"no form of {contract.size} cards is configured", where="matrix.forms", todo="give --form")
     if args.deadline and not args.dry_run:
@@ -45,7 +48,9 @@ def main() -> int:
             print(f"1 request of {settings.smoke.steps} steps")
             return 0
         references = other_groups(contract, args.contracts or results / "contracts.json")
-        smoke, stopped = run_smoke(contract, forms, rig, results, references=references)
+        smoke, stopped = run_smoke(
+            contract, forms, rig, results, history=recorded_steps(settings.history.file), references=references
+        )
     suspects.after_smoke(contract, results, smoke, stopped)
     out = args.out or results / contract.id / "smoke.json"
     write_json(out, {**smoke.as_dict(), "state": args.state, "generation": args.generation, "night": args.night})

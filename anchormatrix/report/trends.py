@@ -13,7 +13,7 @@ from anchormatrix.report.source import clean_text
 from anchormatrix.report.svg import WIDTH, Drawing, fitted, ticks
 from anchormatrix.trend import Change, Judgement
 
-_LEFT, _RIGHT = 250.0, 1020.0
+_LEFT, _RIGHT = 250.0, 1000.0
 _PANEL, _INSET = 84.0, 12.0
 _LEAST_SPAN = 0.06
 _TICKS = 8
