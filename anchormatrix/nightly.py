@@ -18,6 +18,7 @@ from anchormatrix.errors import ConfigError, NightError
 AUTO = "auto"
 NOT_STARTED = "not_started"
 MEASURED = "measured"
+SKIPPED = "skipped"
 _HALF_DAY = timedelta(hours=12)
 _GAPS = 14
 
@@ -64,7 +65,9 @@ class Tonight:
     @property
     def unmeasured(self) -> bool:
         """No number tonight, for a reason that says nothing about the form; a form that never ran is not news."""
-        return self.status not in (MEASURED, "did_not_run") and (self.before or self.status in (NOT_STARTED, ""))
+        return self.status not in (MEASURED, SKIPPED, "did_not_run") and (
+            self.before or self.status in (NOT_STARTED, "")
+        )
 
 
 def night_of(moment: datetime) -> str:

@@ -71,6 +71,13 @@ def test_a_session_that_did_not_run_is_kept_without_numbers(tmp_path: Path) -> N
         assert points_of(history, Series(contract().id, FORM, "few"), 10) == ()
 
 
+def test_a_session_left_out_on_purpose_has_no_times_and_is_recorded_once(tmp_path: Path) -> None:
+    path = write_session(tmp_path, "2026-11-30", status="skipped", reason="cannot win", started_at="")
+    with open_history(tmp_path / "h.sqlite") as history:
+        assert [record_session(history, path) for _ in range(2)] == [True, False]
+        assert sessions_of_night(history, "2026-11-30")[place()].reason == "cannot win"
+
+
 def test_a_session_outside_a_sweep_belongs_to_the_night_of_its_start(tmp_path: Path) -> None:
     path = write_session(tmp_path / "results", "", started_at="2026-12-01T12:00:00", of=contract())
     with open_history(tmp_path / "h.sqlite") as history:

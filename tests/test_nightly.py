@@ -64,6 +64,7 @@ def test_a_night_that_is_no_date_is_refused() -> None:
         ([], 0, "", Outcome.COULD_NOT_MEASURE),
         ([Tonight(place(), "did_not_run", "out of memory", True)], 0, "", Outcome.REGRESSION),
         ([MEASURED, Tonight(place(), "did_not_run", "never ran", False)], 0, "", Outcome.FINE),
+        ([MEASURED, Tonight(place(), "skipped", "cannot win any more", True)], 0, "", Outcome.FINE),
         ([MEASURED, Tonight(place(), "void", "no effect, as always", False)], 0, "", Outcome.FINE),
         ([MEASURED, Tonight(place(), "contaminated", "a tenant", True)], 0, "", Outcome.COULD_NOT_MEASURE),
         ([MEASURED, Tonight(place(), "not_started", "deadline", False)], 0, "", Outcome.COULD_NOT_MEASURE),

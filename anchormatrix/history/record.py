@@ -17,7 +17,7 @@ from anchormatrix.files import read_json
 from anchormatrix.history.store import History, open_history
 from anchormatrix.measure.cells import SessionResult, read_session
 from anchormatrix.measure.ramp import spread_pct
-from anchormatrix.nightly import NOT_STARTED, Place, night_of
+from anchormatrix.nightly import NOT_STARTED, SKIPPED, Place, night_of
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,8 @@ def record_session(history: History, path: Path) -> bool:
         what = f"is {result.form} window {result.window} of {result.contract}"
         raise InputError(what, where=str(path), expected="the contract, form and window of its folder")
     started = _moment(str(values.get("started_at") or ""))
+    if started is None and result.status == SKIPPED:  # left out on purpose: it has no times of its own
+        started = datetime.fromtimestamp(path.stat().st_mtime, UTC)
     if started is None:
         raise InputError(
             f"started_at is {values.get('started_at')!r}",
