@@ -10,10 +10,9 @@ from night_results import FORM, contract, place, surroundings, write_session
 
 from anchormatrix.errors import InputError
 from anchormatrix.files import read_json, write_json
+from anchormatrix.history.circumstances import Circumstances, circumstances_from
 from anchormatrix.history.query import Series, circumstances_of, points_of, sessions_of_night
 from anchormatrix.history.record import (
-    Circumstances,
-    circumstances_from,
     record_beside,
     record_not_started,
     record_results,
@@ -110,7 +109,15 @@ def test_a_measurement_stands_when_it_cannot_be_recorded(tmp_path: Path) -> None
     path = write_session(tmp_path / "results", "2026-11-30")
     (tmp_path / "blocked").write_text("")
     assert record_beside(tmp_path / "h.sqlite", path) == ""
+    assert not (tmp_path / "results" / "reruns.jsonl").exists()
     assert record_beside(tmp_path / "blocked" / "h.sqlite", path).startswith("not recorded in the history: ")
+
+
+def test_a_cell_measured_again_is_told_at_once(tmp_path: Path) -> None:
+    for generation in (0, 1):
+        path = write_session(tmp_path, "2026-11-30", generation=generation, clock=f"2{generation}:00:00")
+        record_beside(tmp_path / "h.sqlite", path)
+    assert len((tmp_path / "reruns.jsonl").read_text().splitlines()) == 2
 
 
 def test_not_started_is_recorded_once_per_night(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from anchormatrix.history.record import Circumstances
+from anchormatrix.history.circumstances import Circumstances
 from anchormatrix.history.store import History
 from anchormatrix.nightly import Place
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -14,25 +12,12 @@ from typing import Any
 from anchormatrix.contract import contract_from_dict
 from anchormatrix.errors import InputError
 from anchormatrix.files import read_json
+from anchormatrix.history.circumstances import circumstances_from, number
+from anchormatrix.history.reruns import write_reruns
 from anchormatrix.history.store import History, open_history
 from anchormatrix.measure.cells import SessionResult, read_session
 from anchormatrix.measure.ramp import spread_pct
 from anchormatrix.nightly import NOT_STARTED, SKIPPED, Place, night_of
-
-
-@dataclass(frozen=True)
-class Circumstances:
-    """What was true round a session. ``health`` is ``OK`` or names the cards that say otherwise.
-
-    ``temperature_c`` is the hottest card after the session; ``load`` the host's one-minute load average; ``tenants``
-    how many processes were on the cards before it; ``versions`` whatever versions were read, by name.
-    """
-
-    health: str
-    temperature_c: float | None
-    tenants: int
-    load: float | None
-    versions: Mapping[str, str]
 
 
 def record_session(history: History, path: Path) -> bool:
@@ -66,7 +51,7 @@ def record_session(history: History, path: Path) -> bool:
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 result.contract, result.form, result.window, _whole(values.get("generation")), night, result.status,
-                result.reason, _iso(started), str(values.get("finished_at") or ""), _number(values.get("duration_s")),
+                result.reason, _iso(started), str(values.get("finished_at") or ""), number(values.get("duration_s")),
                 seen.health, seen.temperature_c, seen.tenants, seen.load, json.dumps(dict(seen.versions)),
             ),
         )  # fmt: skip
@@ -116,26 +101,11 @@ def record_beside(file: Path | str, path: Path) -> str:
     """
     try:
         with open_history(file) as history:
-            record_session(history, path)
+            if record_session(history, path) and _whole(read_json(path).get("generation")):
+                write_reruns(history, path.parents[3])
             return history.notice
     except InputError as error:
         return f"not recorded in the history: {error}"
-
-
-def circumstances_from(values: Any) -> Circumstances:
-    """Take what the history keeps from the ``circumstances`` of a ``session.json``; what is missing stays unknown."""
-    given = values if isinstance(values, Mapping) else {}
-    before, after = _cards(given.get("before")), _cards(given.get("after"))
-    sick = sorted({f"card {card.get('id')} {card.get('health')}" for card in (*before, *after) if not _fit(card)})
-    hot = [t for card in after or before if (t := _number(card.get("temperature_c"))) is not None]
-    versions = given.get("versions")
-    return Circumstances(
-        health=", ".join(sick) or ("OK" if before or after else ""),
-        temperature_c=max(hot, default=None),
-        tenants=sum(len(card.get("processes") or ()) for card in before),
-        load=_number(given.get("load")),
-        versions={str(k): str(v) for k, v in versions.items()} if isinstance(versions, Mapping) else {},
-    )
 
 
 def _insert_cells(history: History, result: SessionResult, night: str, session: int) -> None:
@@ -161,20 +131,6 @@ def _contract_facts(path: Path, expected: str) -> tuple[str, int, int, str] | No
     if contract.id != expected:
         raise InputError(f"is {contract.id}", where=str(path), expected=f"{expected}, which its sessions name")
     return contract.id, contract.size, _whole(values.get("version")), contract.canonical
-
-
-def _cards(reading: Any) -> list[Mapping[str, Any]]:
-    cards = reading.get("cards") if isinstance(reading, Mapping) else None
-    return [card for card in cards if isinstance(card, Mapping)] if isinstance(cards, list) else []
-
-
-def _fit(card: Mapping[str, Any]) -> bool:
-    return str(card.get("health", "OK")).upper() == "OK"
-
-
-def _number(value: Any) -> float | None:
-    usable = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if usable else None
 
 
 def _whole(value: Any) -> int:

@@ -9,8 +9,8 @@ from statistics import median
 from typing import Any
 
 from anchormatrix.files import SCHEMA, write_text
+from anchormatrix.history.circumstances import changed_circumstances
 from anchormatrix.history.query import circumstances_of, reruns, values_of
-from anchormatrix.history.review import changed_circumstances
 from anchormatrix.history.store import History
 
 
@@ -20,7 +20,9 @@ def rerun_rows(history: History) -> list[dict[str, Any]]:
     ``before`` and ``after`` hold ``step_s`` (seconds, median) and ``dispersion_pct`` (worst window), empty for a
     session without numbers.
     """
-    contracts = [row[0] for row in history.connection.execute("SELECT DISTINCT contract FROM sessions")]
+    contracts = [
+        row[0] for row in history.connection.execute("SELECT DISTINCT contract FROM sessions WHERE generation > 0")
+    ]
     groups: dict[tuple[str, str, int], list[tuple[str, int, int]]] = {}
     for place, _, new, before, after in reruns(history, contracts):
         groups.setdefault((place.contract, place.form, new.generation), []).append((new.started_at, before, after))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 from anchormatrix.contract import changed_fields, contract_from_dict
 from anchormatrix.errors import InputError
+from anchormatrix.history.circumstances import Circumstances, changed_circumstances
 from anchormatrix.history.query import (
     ContractRow,
     Point,
@@ -22,14 +22,11 @@ from anchormatrix.history.query import (
     points_of,
     sessions_of_night,
 )
-from anchormatrix.history.record import Circumstances
 from anchormatrix.history.store import History
 from anchormatrix.nightly import NOT_STARTED, Outcome, Place, Tonight, missed_nights, outcome_of
 from anchormatrix.trend import Change, Judgement, judge_series
 
 NIGHTS_SHOWN = 90
-_WARMER_C = 5.0
-_LOAD_FACTOR, _LOAD_ROOM = 2.0, 1.0
 
 
 @dataclass(frozen=True)
@@ -143,43 +140,6 @@ def place_of(path: Path) -> Place:
     return Place(parts[0], parts[1], int(parts[2][1:]))
 
 
-def changed_circumstances(before: Iterable[Circumstances], after: Iterable[Circumstances]) -> tuple[str, ...]:
-    """What is different round the later sessions, as phrases; empty when nothing recorded is."""
-    old, new = list(before), list(after)
-    if not old or not new:
-        return ()
-    found = []
-    for name in sorted({key for item in new for key in item.versions}):
-        was, now = ({str(item.versions.get(name, "not stated")) for item in side} for side in (old, new))
-        if not was & now:
-            found.append(f"{name} {_joined(was)} → {_joined(now)}")
-    sick = {item.health for item in new} - {item.health for item in old}
-    found += [f"health: {text}" for text in sorted(sick) if text]
-    found += _numbers(old, new)
-    tenants = max(item.tenants for item in new)
-    if tenants and not any(item.tenants for item in old):
-        found.append(f"{tenants} foreign processes on the cards, none before")
-    return tuple(found)
-
-
-def _numbers(old: Sequence[Circumstances], new: Sequence[Circumstances]) -> list[str]:
-    found = []
-    was, now = (_middle([item.temperature_c for item in side]) for side in (old, new))
-    if was is not None and now is not None and abs(now - was) > _WARMER_C:
-        found.append(f"hottest card {was:.0f} °C → {now:.0f} °C")
-    was, now = (_middle([item.load for item in side]) for side in (old, new))
-    if was is not None and now is not None:
-        low, high = sorted((was, now))
-        if high > _LOAD_FACTOR * low + _LOAD_ROOM:
-            found.append(f"host load {was:.1f} → {now:.1f}")
-    return found
-
-
-def _middle(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
-
-
 def _tonight(history: History, night: str, place: Place, recorded: Mapping[Place, Recorded]) -> Tonight:
     found = recorded.get(place)
     before = had_numbers(history, place.contract, place.form, night)
@@ -231,7 +191,3 @@ def _boundaries(
 def _what_changed(before: ContractRow, after: ContractRow) -> tuple[str, ...]:
     old, new = (contract_from_dict({**row.facts, "id": row.id}) for row in (before, after))
     return tuple(f"{item['field']}: {item['before']} → {item['after']}" for item in changed_fields(old, new))
-
-
-def _joined(texts: Iterable[str]) -> str:
-    return " or ".join(sorted(texts))
