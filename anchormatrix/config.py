@@ -10,15 +10,13 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
-import math
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from anchormatrix.configfile import plain_values, read_config
 from anchormatrix.errors import ConfigError
 from anchormatrix.forms import OFFLOADS, Form, parse_form
 from anchormatrix.settings import Settings
@@ -45,26 +43,7 @@ def merged(paths: Sequence[Path], overrides: Mapping[str, Any] | None = None) ->
     for path in paths:
         if path.resolve() != DEFAULT_FILE:
             values = _over(values, read_config(path))
-    return _over(values, _text_keys(overrides or {}))
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """Read one YAML (or JSON) file as a map with text keys; a key given twice is an error, not a silent choice."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read ({error})", where=str(path), todo="check --configfile") from None
-    try:
-        values = yaml.load(text, Loader=_StrictLoader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark else str(path)
-        raise ConfigError(f"not YAML: {getattr(error, 'problem', error)}", where=where) from None
-    if values is None:
-        return {}
-    if not isinstance(values, dict):
-        raise ConfigError(f"holds {type(values).__name__}", where=str(path), expected="a map of sections")
-    return _text_keys(values)
+    return _over(values, plain_values(overrides or {}))
 
 
 def build_settings(values: Mapping[str, Any]) -> Settings:
@@ -72,39 +51,11 @@ def build_settings(values: Mapping[str, Any]) -> Settings:
 
     Raises :class:`ConfigError` with the key path, what was given, what is allowed, and the nearest key for a typo.
     """
-    values = _text_keys(values)
+    values = plain_values(values)
     _check_schema(values)
     settings = typing.cast(Settings, _build(Settings, values))
     _check_combinations(settings)
     return settings
-
-
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class _StrictLoader(_Loader):
-    """A safe loader for which a repeated key is an error; the fast one where PyYAML was built with it."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, (dict, list)):
-                raise yaml.constructor.ConstructorError(None, None, "a key must be text", key_node.start_mark)
-            if str(key) in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
-            seen.add(str(key))
-        return super().construct_mapping(node, deep)
-
-
-def _text_keys(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _text_keys(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_text_keys(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{value} is not a number to count with", where="configuration", expected="a finite number")
-    return value
 
 
 def _over(base: Mapping[str, Any], top: Mapping[str, Any], path: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -123,7 +74,7 @@ def _over(base: Mapping[str, Any], top: Mapping[str, Any], path: tuple[str, ...]
 def _check_schema(values: Mapping[str, Any]) -> None:
     import jsonschema  # noqa: PLC0415  a tenth of a second that not every importer needs
 
-    schema = yaml.load(SCHEMA_FILE.read_text(encoding="utf-8"), Loader=_Loader)
+    schema = read_config(SCHEMA_FILE)
     errors = sorted(
         jsonschema.Draft202012Validator(schema).iter_errors(values),
         key=lambda error: [str(part) for part in error.path],
@@ -160,8 +111,11 @@ def _explained(error: Any) -> ConfigError:
         "minItems": lambda: f"at least {error.validator_value} of them",
         "minLength": lambda: "some text",
         "uniqueItems": lambda: "no entry twice",
+        "pattern": lambda: hint or error.message,
     }.get(error.validator, lambda: error.message)()
-    return ConfigError(f"{given} is not allowed", where=where, expected=f"{allowed}{f' ({hint})' if hint else ''}")
+    return ConfigError(
+        f"{given} is not allowed", where=where, expected=allowed if hint in allowed else f"{allowed} ({hint})"
+    )
 
 
 def _type_words(names: str | Sequence[str]) -> str:
@@ -182,7 +136,7 @@ def _build(kind: Any, value: Any) -> Any:
         return tuple(_build(args[0], item) for item in value)
     if origin is not None and issubclass(origin, Mapping):
         return {_build(args[0], key): _build(args[1], item) for key, item in value.items()}
-    if kind is int and isinstance(value, str):
+    if kind is int and isinstance(value, (str, float)):  # keys of a map are text; 4.0 is as whole a number as 4
         return int(value)
     return value
 

@@ -38,6 +38,13 @@ def test_the_default_configuration_is_right():
         ("matrix.sizes", [2, 2], "matrix.sizes: [2, 2] is not allowed; expected no entry twice"),
         ("host.command_timeout_s", "20s", 'host.command_timeout_s: "20s" is not allowed; expected a number (seconds)'),
         ("host.kind", "telnet", 'host.kind: "telnet" is not allowed; expected one of local, ssh'),
+        ("host.command_timeout_s", 1e300, "host.command_timeout_s: 1e+300 is not allowed; expected at most 31536000"),
+        ("host.alias", "a\nb", 'host.alias: "a\\nb" is not allowed; expected a name on one line'),
+        ("host.env", {"A=B": "1"}, 'host.env: "A=B" is not allowed; expected the name of an environment variable'),
+        ("engine.command", [""], 'engine.command.0: "" is not allowed; expected some text'),
+        ("engine.model", "a\0b", "engine.model: 'a\\x00b' is not text; expected text without NUL, in UTF-8"),
+        ("engine.model", "a\udcffb", "engine.model: 'a\\udcffb' is not text; expected text without NUL, in UTF-8"),
+        ("nightly.deadline", "25:00", 'nightly.deadline: "25:00" is not allowed; expected HH:MM'),
         ("nightly.deadline", 360, "nightly.deadline: 360 is not allowed; expected text (HH:MM)"),
         ("device.toolkit", 3, "device.toolkit: 3 is not allowed; expected a text, or a command as a list of words"),
         ("engine.model", "", 'engine.model: "" is not allowed; expected some text'),
@@ -64,7 +71,7 @@ def test_a_wrong_value_names_key_value_and_what_is_allowed(path, value, message)
         ("device.kind", "cpu", "device.cards: a cpu device needs the number of cards"),
         ("groups.pinned", {"4": [0, 1]}, "groups.pinned.4: [0, 1] is not 4 different cards"),
         ("selection.offload_order", ["swap"], "selection.offload_order: 'swap'"),
-        ("smoke.residue_factor", float("inf"), "configuration: inf is not a number to count with"),
+        ("smoke.residue_factor", float("inf"), "smoke.residue_factor: inf is not a number to count with"),
     ],
 )
 def test_rules_between_keys(path, value, message):
