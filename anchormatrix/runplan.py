@@ -24,6 +24,7 @@ from anchormatrix.live import read_live
 from anchormatrix.nightly import Place, deadline_of, resolve_night
 from anchormatrix.planning import Plan, Planned, make_plan, read_ledger
 from anchormatrix.progress import Progress, read_durations
+from anchormatrix.selection.configured import adaptive_limits, candidates_of
 from anchormatrix.settings import Settings
 from anchormatrix.topology import Live
 
@@ -212,15 +213,27 @@ class RunPlan:
             f" keep {self.settings.capture.keep}"
         )
 
+    @property
+    def windows(self) -> int:
+        """Windows that sessions are planned for; the adaptive design may need more, and leaves most of those out."""
+        limits = adaptive_limits(self.settings)
+        return self.settings.matrix.windows if limits is None else limits.all_windows
+
     def _forms(self, contract: Contract) -> tuple[Form, ...]:
-        return self.settings.forms_of(contract.size)
+        """The forms that the model, the engine and the cards' memory allow, of those configured."""
+        sizes = [self.live.state.card(card).hbm_total_mb for card in contract.cards]
+        card_gb = min(sizes) * 2**20 / 1e9 if all(sizes) else None
+        key = contract.size, card_gb
+        if key not in self._candidates:
+            self._candidates[key] = candidates_of(self.settings, contract.size, card_gb=card_gb).forms
+        return self._candidates[key]
 
     def _places(self, contract_id: str) -> list[tuple[str, str, int]]:
         """Contract, form and window of every session of a contract, in the order they run."""
         forms = self.forms_of(contract_id)
         return [
             (contract_id, name, number)
-            for number in range(1, self.settings.matrix.windows + 1)
+            for number in range(1, self.windows + 1)
             for name in (forms if number % 2 else forms[::-1])
         ]
 
@@ -229,6 +242,10 @@ class RunPlan:
         if path not in self._nights:
             self._nights[path] = _stored_text(path, "night")
         return self._nights[path]
+
+    @cached_property
+    def _candidates(self) -> dict[tuple[int, float | None], tuple[Form, ...]]:
+        return {}
 
     @cached_property
     def _nights(self) -> dict[Path, str]:

@@ -44,7 +44,7 @@ REPORT = [
     )
 ]
 SIZES = SETTINGS.matrix.sizes
-WINDOWS = range(1, SETTINGS.matrix.windows + 1)
+WINDOWS = range(1, RUN.windows + 1)
 
 
 wildcard_constraints:

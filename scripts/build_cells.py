@@ -13,7 +13,9 @@ from _cli import run
 from anchormatrix.config import load_settings
 from anchormatrix.contract import contract_from_dict
 from anchormatrix.files import read_json, write_csv
-from anchormatrix.measure.cells import COLUMNS, build_cells, read_session, sessions_of
+from anchormatrix.measure.cells import COLUMNS, read_session, sessions_of
+from anchormatrix.selection.adaptive_run import to_judge
+from anchormatrix.selection.read import planned_names
 
 
 def main() -> int:
@@ -22,12 +24,9 @@ def main() -> int:
     settings = load_settings(args.config)
     contract = contract_from_dict(read_json(args.contract))
     paths = args.sessions or sessions_of(args.contract.parent)
-    cells = build_cells(
-        [read_session(path, contract.id) for path in paths],
-        repeats=settings.matrix.repeats,
-        dispersion_pct=settings.verdict.dispersion_pct,
-    )
-    write_csv(args.out or args.contract.with_name("cells.csv"), COLUMNS, (cell.row() for cell in cells))
+    sessions = [read_session(path, contract.id) for path in paths]
+    found = to_judge(sessions, planned_names(args.contract.parent.parent, contract, settings), settings)
+    write_csv(args.out or args.contract.with_name("cells.csv"), COLUMNS, (cell.row() for cell in found.cells))
     return 0
 
 

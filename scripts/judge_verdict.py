@@ -15,6 +15,8 @@ from anchormatrix.contract import contract_from_dict
 from anchormatrix.files import read_json, write_json
 from anchormatrix.measure.cells import read_cells, read_session, sessions_of
 from anchormatrix.measure.verdict import judge
+from anchormatrix.selection.adaptive_run import to_judge
+from anchormatrix.selection.read import planned_names
 
 
 def main() -> int:
@@ -23,14 +25,15 @@ def main() -> int:
     settings = load_settings(args.config)
     contract = contract_from_dict(read_json(args.contract))
     sessions = [read_session(path, contract.id) for path in args.sessions or sessions_of(args.contract.parent)]
-    planned = [form.name for form in settings.forms_of(contract.size)]
+    planned = planned_names(args.contract.parent.parent, contract, settings)
+    found = to_judge(sessions, [*planned, *(session.form for session in sessions)], settings)
     verdict = judge(
         contract.id,
         contract.size,
         read_cells(args.cells or args.contract.with_name("cells.csv")),
-        sessions,
-        forms=list(dict.fromkeys([*planned, *(session.form for session in sessions)])),
-        windows=settings.matrix.windows,
+        found.sessions,
+        forms=found.forms,
+        windows=len(found.windows),
         limits=settings.verdict,
     )
     write_json(args.out or args.contract.with_name("verdict.json"), verdict.as_dict())

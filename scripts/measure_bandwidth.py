@@ -19,9 +19,11 @@ from _cli import run
 from _measuring import open_rig, read_orders, say
 
 from anchormatrix.files import write_json
+from anchormatrix.forms import parse_form
 from anchormatrix.selection.bandwidth import plan_sweep
-from anchormatrix.selection.configured import forms_of_size, sweep_settings
+from anchormatrix.selection.configured import sweep_settings
 from anchormatrix.selection.figures import figures_from
+from anchormatrix.selection.read import planned_names
 from anchormatrix.selection.sweeping import run_sweep, sweep_argv
 
 
@@ -34,7 +36,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="default: results/bandwidth/<contract>.json")
     args = parser.parse_args()
     settings, contract, results = read_orders(args)
-    forms = forms_of_size(settings, contract.size)
+    forms = [parse_form(name) for name in planned_names(results, contract, settings)]
     orders = plan_sweep(forms, figures_from(settings.model), contract, **sweep_settings(settings))
     if args.dry_run:
         for order in orders:

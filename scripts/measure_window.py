@@ -2,7 +2,8 @@
 
 Writes session.json (--out), and requests.csv and server.log beside it. A form that does not run through, does not take
 effect or cannot be timed is a result with its evidence (exit code 0). When the live host no longer is the contract's,
-or somebody else uses its cards, nothing is written (exit code 2).
+or somebody else uses its cards, nothing is written (exit code 2). Under the adaptive design a session that need not be
+measured is written with status skipped and the reason.
 
 Example:
   python scripts/measure_window.py --config config/config.yaml --contract results/c4-…/contract.json \\
@@ -27,6 +28,7 @@ from anchormatrix.measure.order import SessionOrder, planned_command, planned_re
 from anchormatrix.measure.records import write_session
 from anchormatrix.measure.session import run_session
 from anchormatrix.nightly import Place
+from anchormatrix.selection.adaptive_run import order_of_session, skipped_session
 
 
 def main() -> int:
@@ -36,7 +38,13 @@ def main() -> int:
     form = parse_form(args.form)
     if form.cards != contract.size:
         raise ConfigError(f"form {form.name} runs on {form.cards} cards", where="--form", expected=f"{contract.size}")
-    order = SessionOrder(contract, form, args.window, results)
+    todo = order_of_session(results, contract, form.name, args.window, settings)
+    order = SessionOrder(contract, form, args.window, results, todo.repeats, todo.stop)
+    out = args.out or order.folder / f"w{args.window}" / "session.json"
+    if todo.skip and not args.dry_run:
+        write_session(skipped_session(contract, todo), out, {"generation": args.generation, "night": args.night})
+        say(f"{form.name} window {args.window}: not measured: {todo.skip}")
+        return 0
     if args.deadline and not args.dry_run:
         check_deadline(
             settings.history.file, Place(contract.id, form.name, args.window), args.night, args.deadline, datetime.now()
@@ -50,7 +58,6 @@ def main() -> int:
             print("\n".join(planned_requests(order, rig)))
             return 0
         session = run_session(order, rig)
-    out = args.out or order.folder / f"w{args.window}" / "session.json"
     write_session(session, out, {"generation": args.generation, "night": args.night})
     say(f"{session.form} window {session.window}: {session.status} {session.reason}".rstrip())
     if problem := record_beside(settings.history.file, out):

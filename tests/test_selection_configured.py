@@ -47,7 +47,7 @@ def test_the_full_design_asks_no_policy(settings, tmp_path):
     order = order_of_session(tmp_path, CONTRACT, "tp1-usp4", 2, settings)
     assert (order.repeats, order.skip, order.stop_above_s) == (3, "", None)
     sessions = [session("tp1-usp4", 1, 1.0)]
-    found = to_judge(sessions, 4, settings)
+    found = to_judge(sessions, ["tp1-usp4", "tp2-usp2"], settings)
     assert (found.sessions, found.forms, list(found.windows)) == (tuple(sessions), ("tp1-usp4", "tp2-usp2"), [1, 2])
 
 
@@ -67,6 +67,6 @@ def test_the_adaptive_verdict_speaks_of_contenders_in_windows_that_count(setting
     forms = ("tp1-usp4", "tp2-usp2")
     seen = [session(form, window, 1.0 + 0.2 * (form == "tp2-usp2")) for window in (1, 2) for form in forms]
     seen += [session(form, 3, 9.0) for form in forms]
-    found = to_judge(seen, 4, adaptive(settings))
+    found = to_judge(seen, forms, adaptive(settings))
     assert (len(found.sessions), found.forms) == (6, forms)
     assert {cell.window for cell in found.cells} == {"1", "2", "3", "all"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,12 +17,22 @@ FEW, ANCHOR = "few", "anchor"
 
 @dataclass(frozen=True)
 class SessionOrder:
-    """What to measure. ``results`` is the results folder; a capture goes to ``<results>/<contract>/<form>/capture``."""
+    """What to measure. ``results`` is the results folder; a capture goes to ``<results>/<contract>/<form>/capture``.
+
+    ``repeats`` (default: the configured ones) and ``stop`` belong to the adaptive design: ``stop`` is given the anchor
+    steps so far and says why the session ends now, or nothing.
+    """
 
     contract: Contract
     form: Form
     window: int
     results: Path
+    repeats: int | None = None
+    stop: Callable[[Sequence[float]], str] | None = None
+
+    def pairs(self, settings: Settings) -> int:
+        """How many few–anchor pairs of requests are measured."""
+        return self.repeats or settings.matrix.repeats
 
     @property
     def folder(self) -> Path:
@@ -34,11 +45,11 @@ def captures(order: SessionOrder, settings: Settings) -> bool:
     return settings.capture.enabled and order.window == 1
 
 
-def capture_request(settings: Settings) -> int | None:
+def capture_request(order: SessionOrder, settings: Settings) -> int | None:
     """The number, from 1, of the captured request when the environment triggers it: it must be known at the launch."""
     if settings.capture.trigger != "env":
         return None
-    return settings.matrix.warmups.max + 2 * settings.matrix.repeats + 1
+    return settings.matrix.warmups.max + 2 * order.pairs(settings) + 1
 
 
 def session_command(order: SessionOrder, rig: Rig, *, port: int, capture_dir: str | None) -> ServeCommand:
@@ -48,7 +59,7 @@ def session_command(order: SessionOrder, rig: Rig, *, port: int, capture_dir: st
         port=port,
         visible_env=rig.device.visible_env(order.contract.cards),
         capture_dir=capture_dir,
-        capture_request=capture_request(rig.settings) if capture_dir else None,
+        capture_request=capture_request(order, rig.settings) if capture_dir else None,
     )
 
 
@@ -66,7 +77,7 @@ def planned_requests(order: SessionOrder, rig: Rig) -> list[str]:
     few, anchor = settings.matrix.tiers[FEW], settings.matrix.tiers[ANCHOR]
     warm, agree = settings.matrix.warmups, f"until neighbours agree to {settings.matrix.warmups.steady_pct:g} %"
     lines = [f"{warm.min} to {warm.max} excluded requests of {few} steps, {agree}"]
-    lines += [f"{settings.matrix.repeats} times: {few} steps, then {anchor} steps"]
+    lines += [f"{order.pairs(settings)} times: {few} steps, then {anchor} steps"]
     if captures(order, settings):
         lines.append(f"1 excluded request of {rig.engine.capture_request_steps(few)} steps under the profiler")
     return lines

@@ -57,6 +57,7 @@ class _Try:
         self.host, self.settings = rig.host, rig.settings
         self.began = datetime.now(UTC)
         self.clock = time.monotonic()
+        self.stopped_early = ""
         self.warmups: list[float] = []
         why = "only the first window captures" if order.window > 1 else "capture.enabled is off"
         self.capture = Capture("off", why=why)
@@ -103,24 +104,37 @@ class _Try:
         """Warm up, measure, capture. The order few, anchor, few, anchor … lets both tiers share any drift."""
         if not self._warm_up(served):
             return
-        matrix = self.settings.matrix
-        timed = {FEW: 0, ANCHOR: 0}
-        for done in range(matrix.repeats + _EXTRA_ROUNDS):
-            if done == matrix.repeats and self.capture.request is None:
+        tiers, pairs = self.settings.matrix.tiers, self.order.pairs(self.settings)
+        timed: dict[str, list[float]] = {FEW: [], ANCHOR: []}
+        for done in range(pairs + _EXTRA_ROUNDS):
+            if done == pairs and self.capture.request is None:
                 self._capture(served)  # an environment-triggered capture is bound to this place
             for tier in (FEW, ANCHOR):
-                if done < matrix.repeats or timed[tier] < matrix.repeats:
-                    timed[tier] += served.ask("measured", tier, matrix.tiers[tier]) is not None
-            if served.untimed > 1 or (done + 1 >= matrix.repeats and min(timed.values()) >= matrix.repeats):
+                if done < pairs or len(timed[tier]) < pairs:
+                    request = served.ask("measured", tier, tiers[tier])
+                    timed[tier] += [request.step_s or 0.0] if request is not None else []
+            if served.untimed > 1 or (done + 1 >= pairs and min(map(len, timed.values())) >= pairs):
+                break
+            if self._stops(timed[ANCHOR]):
                 break
         if self.capture.request is None and served.untimed <= 1:
             self._capture(served)
 
+    def _stops(self, anchor_s: list[float]) -> bool:
+        """Whether the adaptive design ends the session here; never when the place of a capture is fixed."""
+        if self.order.stop is None or self._capture_is_fixed():
+            return False
+        self.stopped_early = self.order.stop([step for step in anchor_s if step])
+        return bool(self.stopped_early)
+
+    def _capture_is_fixed(self) -> bool:
+        """A capture that the environment triggers is bound to a request number."""
+        return self.capture_dir is not None and self.settings.capture.trigger == "env"
+
     def _warm_up(self, served: Served) -> bool:
         """Send excluded requests until neighbours agree; ``False`` when the server logs no stage times at all."""
         matrix = self.settings.matrix
-        # A capture that the environment triggers is bound to a request number: the warm-ups before it are all sent.
-        fixed = self.capture_dir is not None and self.settings.capture.trigger == "env"
+        fixed = self._capture_is_fixed()  # then the warm-ups before it are all sent
         settled = False
         for number in range(1, matrix.warmups.max + 1):
             request = served.ask("ramp", FEW, matrix.tiers[FEW])
@@ -191,6 +205,7 @@ class _Try:
                 "closure_pct": closure,
             },
             "findings": findings(rows, ramp, closure, proof) if outcome.status == "measured" else [],
+            "stopped_early": self.stopped_early,
             "capture": self.capture.as_dict(),
             "stop": stop_as_dict(served.stopped),
             "circumstances": self._circumstances(before, after),

@@ -15,7 +15,8 @@ from anchormatrix.contract import Contract
 from anchormatrix.measure.cells import Cell, SessionResult, build_cells, read_session
 from anchormatrix.measure.records import Session
 from anchormatrix.selection.adaptive import Order, contenders, judged_cells, judged_sessions, order_for, sequence
-from anchormatrix.selection.configured import adaptive_limits, forms_of_size
+from anchormatrix.selection.configured import adaptive_limits
+from anchormatrix.selection.read import planned_names
 from anchormatrix.settings import Settings
 
 SKIPPED = "skipped"
@@ -27,18 +28,15 @@ def order_of_session(
     form: str,
     window: int,
     settings: Settings,
-    *,
-    forms: Sequence[str] | None = None,
 ) -> Order:
     """What the session of a form in a window has to do; under the full design, every repeat and nothing else.
 
-    ``forms`` are the planned forms in the order of the first window (default: as configured). Only sessions that come
-    before it in the order of the windows count, so measuring one again asks the same question.
+    Only sessions that come before it in the order of the windows count, so measuring one again asks the same question.
     """
     limits = adaptive_limits(settings)
     if limits is None:
         return Order(form, window, settings.matrix.repeats)
-    forms = forms or [item.name for item in forms_of_size(settings, contract.size)]
+    forms = planned_names(results, contract, settings)
     order = sequence(forms, limits.all_windows)
     before = order[: order.index((form, window))] if (form, window) in order else order
     return order_for(form, window, forms, _stored(results / contract.id, before), limits)
@@ -60,11 +58,12 @@ class ToJudge:
     windows: Mapping[int, int]
 
 
-def to_judge(
-    sessions: Sequence[SessionResult], size: int, settings: Settings, *, forms: Sequence[str] | None = None
-) -> ToJudge:
-    """Cells and sessions for the verdict: all of them under the full design, else the contenders' that count."""
-    planned = tuple(forms or (item.name for item in forms_of_size(settings, size)))
+def to_judge(sessions: Sequence[SessionResult], forms: Sequence[str], settings: Settings) -> ToJudge:
+    """Cells and sessions for the verdict: all of them under the full design, else the contenders' that count.
+
+    ``forms`` are the planned ones in the order of the first window; a form named twice counts once.
+    """
+    planned = tuple(dict.fromkeys(forms))
     limits = adaptive_limits(settings)
     if limits is None:
         cells = build_cells(sessions, repeats=settings.matrix.repeats, dispersion_pct=settings.verdict.dispersion_pct)

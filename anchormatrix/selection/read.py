@@ -13,7 +13,7 @@ from anchormatrix.errors import InputError
 from anchormatrix.files import read_json
 from anchormatrix.forms import parse_form
 from anchormatrix.selection.assemble import Stored
-from anchormatrix.selection.configured import forms_of_size, memory_limits
+from anchormatrix.selection.configured import candidates_of, memory_limits
 from anchormatrix.selection.figures import figures_from
 from anchormatrix.selection.sweep import Sweep, sweep_from_dict
 from anchormatrix.settings import Settings
@@ -35,7 +35,7 @@ def read_stored(results: Path, contract: Contract, settings: Settings) -> Stored
     folder = results / contract.id
     sessions = [read_json(path) for path in sorted(folder.glob("*/w*/session.json"))]
     attributions = {path.parent.name: read_json(path) for path in sorted(folder.glob("*/attribution.json"))}
-    forms = {form.name: form for form in forms_of_size(settings, contract.size)}
+    forms = {name: parse_form(name) for name in planned_names(results, contract, settings)}
     forms |= {name: parse_form(name) for session in sessions if (name := str(session.get("form"))) not in forms}
     card_gb = card_memory_gb(results / "health.json", contract)
     return Stored(
@@ -52,6 +52,12 @@ def read_stored(results: Path, contract: Contract, settings: Settings) -> Stored
         windows=settings.matrix.windows,
         noise_floor_pct=settings.verdict.noise_floor_pct,
     )
+
+
+def planned_names(results: Path, contract: Contract, settings: Settings) -> list[str]:
+    """The names of the forms a contract is measured with, in order: those the run planned from the live host."""
+    card_gb = card_memory_gb(results / "health.json", contract)
+    return [form.name for form in candidates_of(settings, contract.size, card_gb=card_gb).forms]
 
 
 def _skipped(sessions: list[dict[str, Any]]) -> dict[str, str]:
