@@ -107,7 +107,7 @@ def test_unknowns_are_listed_with_what_would_settle_them():
     )
     assert found.unknowns == (
         "the rest is unexplained",
-        "tp4-usp1 was not measured further: cannot win any more",
+        "tp4-usp1 was not measured further: cannot win any more.",
         "G3 bytes over links (all_to_all was not swept over UB links) of tp1-usp4.",
     )
 

@@ -130,12 +130,14 @@ def test_projection_gate_of_the_winner_names_what_would_reverse_the_order():
 
 def test_bandwidth_is_compared_only_at_equal_concurrency_and_kept_unexplained():
     bound = byte_bound(parse_form("tp1-usp2"), MODEL, PAIR, sweep(100.0))
-    slow_in_model = form("tp1-usp2", 1.0, families=(FamilyTime("alltoall", "445", 40, 0.2),))
+    slow_in_model = form("tp1-usp2", 1.0, families=(FamilyTime("alltoall", "445", 40, 0.2),))  # 4 calls × 10 layers
     (found,) = unexplained([slow_in_model], {"tp1-usp2": bound})
     assert found.isolated_over_implied == pytest.approx(2.0)
     assert "the rest is unexplained" in found.text
     agrees = form("tp1-usp2", 1.0, families=(FamilyTime("alltoall", "445", 40, 0.104),))
     assert unexplained([agrees], {"tp1-usp2": bound}) == ()
+    once_per_step = form("tp1-usp2", 1.0, families=(FamilyTime("alltoall", "561", 1, 0.001),))
+    assert unexplained([once_per_step], {"tp1-usp2": bound}) == ()
     masked = byte_bound(parse_form("tp1-usp2+distributed-layerwise-offload"), MODEL, PAIR, sweep(100.0))
     assert unexplained([slow_in_model], {"tp1-usp2": masked}) == ()  # two communicators at once, swept with one
 

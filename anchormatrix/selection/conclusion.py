@@ -189,7 +189,7 @@ def _grouped_query(inputs: DecisionInputs, winner: str, runner: str) -> list[str
 
 def _unknowns(inputs: DecisionInputs) -> tuple[str, ...]:
     found = [item.text for item in inputs.unexplained]
-    found += [f"{name} was not measured further: {reason}" for name, reason in inputs.skipped.items()]
+    found += [f"{name} was not measured further: {reason}." for name, reason in inputs.skipped.items()]
     open_gates: dict[str, list[str]] = {}
     for gate in inputs.gates:
         if gate.status == UNKNOWN and gate.gate in ("G1", "G3", "G5"):

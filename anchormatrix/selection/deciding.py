@@ -60,7 +60,7 @@ def conclude(
     values["skipped"] = [
         {"size": item.contract.size, "text": f"{item.contract.size} cards, {text}"}
         for item in found
-        for text in skipped_sessions(results / item.contract.id)
+        for text in skipped_sessions(results / item.contract.id, settings.matrix.windows)
     ]
     return values, found
 

@@ -26,6 +26,7 @@ GATES = {
 }
 PASSED, FAILED, UNKNOWN = "passed", "failed", "unknown"
 _UNEXPLAINED_PCT = 10.0  # implied and isolated bandwidth that differ by less agree, within what a sweep resolves
+_CALLS_OFF = 0.02  # a few calls outside the layers do not move a mean
 _CLOSURE = 1.02  # a measured step may undercut a lower bound by the noise of both
 
 
@@ -229,7 +230,8 @@ def unexplained(evidence: Sequence[FormEvidence], bounds: Mapping[str, ByteBound
     """In-model implied bandwidth against the isolated sweep, where the sweep was made at the form's concurrency.
 
     Implied = payload ÷ mean duration of a call. Families whose calls carry different payloads are compared by the mean
-    payload. A difference above 10 % is reported as unexplained, whichever side is faster.
+    payload; a communicator with another number of calls than the layers make is another collective of the same family.
+    A difference above 10 % is reported as unexplained, whichever side is faster.
     """
     found = []
     for form in evidence:
@@ -247,6 +249,9 @@ def _compare(form: FormEvidence, family: FamilyTime, bound: ByteBound) -> Unexpl
         call for call in bound.calls if call.kind == kind and call.time_us and "at once, the form" not in call.basis
     ]
     if not calls or len({call.dimension for call in calls}) > 1 or family.mean_ms <= 0:
+        return None
+    expected = sum(call.calls_per_layer for call in calls) * bound.layers * bound.forwards_per_step
+    if abs(family.calls - expected) > _CALLS_OFF * expected:
         return None
     payload, isolated_us = _means(calls)
     implied = payload / (family.mean_ms * 1e-3) / 1e9

@@ -48,7 +48,7 @@ def read_stored(results: Path, contract: Contract, settings: Settings) -> Stored
         memory=None if card_gb is None else memory_limits(settings, card_gb),
         sweep=read_sweep(results / "bandwidth" / f"{contract.id}.json"),
         attributions=attributions,
-        skipped=_skipped(sessions),
+        skipped=_skipped(sessions, settings.matrix.windows),
         windows=settings.matrix.windows,
         noise_floor_pct=settings.verdict.noise_floor_pct,
     )
@@ -60,20 +60,22 @@ def planned_names(results: Path, contract: Contract, settings: Settings) -> list
     return [form.name for form in candidates_of(settings, contract.size, card_gb=card_gb).forms]
 
 
-def _skipped(sessions: list[dict[str, Any]]) -> dict[str, str]:
+def _skipped(sessions: list[dict[str, Any]], windows: int) -> dict[str, str]:
+    """Forms that were left out of a window which the full design would have measured."""
     return {
         str(session["form"]): str(session.get("reason", ""))
         for session in sessions
-        if session.get("status") == "skipped"
+        if session.get("status") == "skipped" and int(session["window"]) <= windows
     }
 
 
-def skipped_sessions(folder: Path) -> list[str]:
-    """The sessions of a contract that the adaptive design left out or cut short, one sentence each."""
+def skipped_sessions(folder: Path, windows: int) -> list[str]:
+    """The sessions of the full design's ``windows`` that the adaptive one left out or cut short, one sentence each."""
     found = []
     for path in sorted(folder.glob("*/w*/session.json")):
         session = read_json(path)
-        if session.get("status") == "skipped" or session.get("stopped_early"):
+        wanted = int(session.get("window", 0)) <= windows
+        if (wanted and session.get("status") == "skipped") or session.get("stopped_early"):
             reason = session.get("stopped_early") or session.get("reason")
             found.append(f"{session.get('form')} in window {session.get('window')}: {reason}")
     return found
