@@ -10,7 +10,9 @@ from typing import Any
 
 from anchormatrix.contract import Contract
 from anchormatrix.errors import InputError
+from anchormatrix.forms import Form
 from anchormatrix.selection.assemble import judge_contract
+from anchormatrix.selection.candidates import Candidates, pair_statement
 from anchormatrix.selection.conclusion import SizeDecision, overall
 from anchormatrix.selection.configured import candidates_of
 from anchormatrix.selection.evidence import FormEvidence, gather
@@ -62,7 +64,23 @@ def conclude(
         for item in found
         for text in skipped_sessions(results / item.contract.id, settings.matrix.windows)
     ]
+    candidates = [(item, _candidates(results, settings, item.contract.size, item.contract)) for item in found]
+    values["excluded"] = [
+        {"size": item.contract.size, "form": out.form.name, "text": f"{out.form.name}: {out.reason}"}
+        for item, known in candidates
+        for out in known.excluded
+    ]
+    values["pairs"] = [
+        {"size": item.contract.size, "text": _pair(item, known)} for item, known in candidates if item.contract.size > 1
+    ]
     return values, found
+
+
+def _pair(item: Concluded, known: Candidates) -> str:
+    """Which same-size pair the matrix rests on, counting only forms that ran; or why there is none."""
+    gone = {e.form.name: e.reason for e in item.evidence if e.status in ("did_not_run", "void", "unmeasurable")}
+    ran = [form for form in known.forms if form.name not in gone]
+    return pair_statement(item.contract.size, ran, {**{e.form.name: e.reason for e in known.excluded}, **gone})
 
 
 def remember(results: Path, found: Sequence[Concluded]) -> None:
@@ -101,10 +119,14 @@ def _conclude_one(results: Path, contract: Contract, settings: Settings) -> Conc
     return Concluded(contract, evidence, judge_contract(stored).decision, basis)
 
 
-def _possible(results: Path, settings: Settings, size: int, contract: Contract | None) -> tuple[Any, ...]:
-    """The forms that are candidates now, after the memory gate where the cards' memory is known."""
+def _candidates(results: Path, settings: Settings, size: int, contract: Contract | None) -> Candidates:
+    """The candidates as things are now, after the memory gate where the cards' memory is known."""
     memory = None if contract is None else card_memory_gb(results / "health.json", contract)
-    return candidates_of(settings, size, card_gb=memory).forms
+    return candidates_of(settings, size, card_gb=memory)
+
+
+def _possible(results: Path, settings: Settings, size: int, contract: Contract | None) -> tuple[Form, ...]:
+    return _candidates(results, settings, size, contract).forms
 
 
 def _triggers(item: Concluded, known: Sequence[Mapping[str, Any]], settings: Settings) -> tuple[Trigger, ...]:
