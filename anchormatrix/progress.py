@@ -59,7 +59,7 @@ class Progress:
     def at(self, place: Place) -> str:
         """Which session of how many this is, the time left with it, and what comes next."""
         if place not in self.pending:
-            return "not planned when the run began"
+            return "beyond the sessions planned when the run began"
         index = self.pending.index(place)
         words = [f"session {index + 1} of {len(self.pending)}", self._left(index)]
         if index + 1 < len(self.pending):

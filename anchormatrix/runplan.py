@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -117,6 +118,24 @@ class RunPlan:
         if self.settings.night is not None:
             return self.settings.night
         return max((self._night(self._session_file(*place)) for place in self._places(contract_id)), default="")
+
+    def smoke_must_run(self, contract_id: str) -> bool:
+        """Whether a group has no smoke yet or needs a new one: its cards' state or the night changed, a cell again."""
+        path = self.results / contract_id / "smoke.json"
+        if self.again(contract_id) or not path.exists() or self._night(path) != self.smoke_night(contract_id):
+            return True
+        return _stored_text(path, "state") != self.state_of(contract_id)
+
+    @cached_property
+    def asked(self) -> str:
+        """A file that is newer than any result before this run: what must be made anew depends on it.
+
+        Snakemake notes the parameters of a job even when it fails and its older result is put back, and would take that
+        result for the new one. The file's age does not depend on how the last try ended.
+        """
+        path = self.results / ".run" / "asked"
+        write_text(path, f"{time.time_ns()}\n")
+        return str(path)
 
     def smoke_night(self, contract_id: str) -> str:
         """The night of a contract's smoke: the one asked for, else the one it was made in."""

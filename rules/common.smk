@@ -142,7 +142,12 @@ def before_session(wildcards):
     earlier = (
         [f"{folder}/{previous[0]}/w{previous[1]}/session.json"] if previous else []
     )
-    return [f"{folder}/smoke.json", *earlier]
+    return [f"{folder}/smoke.json", *earlier, RUN.asked]
+
+
+def before_smoke(wildcards):
+    """What makes a smoke run that is needed although an older one lies there."""
+    return [RUN.asked] if RUN.smoke_must_run(wildcards.contract) else []
 
 
 def smokes(wildcards):

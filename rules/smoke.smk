@@ -3,6 +3,7 @@
 
 checkpoint group_smoke:
     input:
+        before_smoke,
         contract=f"{RESULTS}/{{contract}}/contract.json",
         config=CONFIG,
     output:

@@ -131,4 +131,4 @@ def test_progress_says_where_it_is_what_is_next_and_how_long_it_takes() -> None:
     assert f"{progress:{a.contract} {a.form} 1}" == "session 1 of 2, about 0:30 h left, next tp1-usp2 window 2"
     assert f"{progress:{a.contract} {a.form} 2}" == "session 2 of 2, about 0:20 h left"
     assert Progress((a,), Durations({})).at(a) == "session 1 of 1, time left unknown before the first history"
-    assert progress.at(place("tp2-usp1")) == "not planned when the run began"
+    assert progress.at(place("tp2-usp1")) == "beyond the sessions planned when the run began"
