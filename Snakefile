@@ -12,12 +12,19 @@ include: "rules/common.smk"
 
 
 # The targets people call by name; topology, health and contract are rules of their own.
-# The report asks for the evidence it rests on, too: a result that was deleted is measured again.
+# The report asks for everything it rests on, too: a result that was deleted or set aside is made again.
 rule matrix_report:
     input:
+        f"{RESULTS}/topology.json",
+        f"{RESULTS}/health.json",
         sessions,
         attributions,
+        of_contracts(f"{RESULTS}/{{contract}}/cells.csv"),
         of_contracts(f"{RESULTS}/{{contract}}/verdict.json"),
+        of_contracts(f"{RESULTS}/{{contract}}/gates.json"),
+        of_contracts(f"{RESULTS}/bandwidth/{{contract}}.json")
+        if SETTINGS.selection.bandwidth.enabled
+        else [],
         REPORT,
 
 
