@@ -18,7 +18,7 @@ STANDS = "stands"
 OTHER_GROUP = "other group"
 """The next run's report equals the undisturbed one of the other quad."""
 
-_SLOW = {"serving": {"time_scale": 0.01}}  # so that a request lasts long enough to be struck in
+_SLOW = {"serving": {"time_scale": 0.004}}  # so that a request lasts long enough to be struck in
 _W1 = "window-*-tp1-usp4-w1"
 _W2 = "window-*-tp1-usp4-w2"
 

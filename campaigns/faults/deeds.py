@@ -285,6 +285,7 @@ def shift_clock(stage: Stage) -> None:
 def over_ssh(stage: Stage) -> None:
     """Reach the host through an OpenSSH server on loopback."""
     folder, host = _sshd_folder(stage), stage.project.host
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     server = stage.closing.enter_context(running_sshd(folder))
     reach = {key: getattr(server, key) for key in ("host", "port", "user", "key_file", "known_hosts")}
@@ -300,7 +301,8 @@ def over_ssh(stage: Stage) -> None:
                 },
                 "lease_dir": str(host / "leases"),
                 "scratch_dir": str(host / "scratch"),
-            }
+            },
+            "device": {"kind": "ascend", "toolkit": ["cat", str(ROOT / "virtualhost" / "toolkit-version.txt")]},
         }
     )
 
@@ -308,9 +310,8 @@ def over_ssh(stage: Stage) -> None:
 def drop_connections(stage: Stage) -> None:
     """End every connection of the SSH server at once, as when the network breaks."""
     table, configuration = visible(), f"{_sshd_folder(stage)}/sshd_config"
-    listeners = {
-        child.pid for child in table.values() if child.parent == os.getpid() and configuration in _words(child.pid)
-    }
+    children = [child.pid for child in table.values() if child.parent == os.getpid()]
+    listeners = {pid for pid in children if configuration in " ".join(_words(pid))}  # sshd puts its title in one word
     connections = [table[pid] for pid in descendants(table, listeners) if table[pid].parent in listeners]
     hit = [send(connection, signal.SIGKILL) for connection in connections]
     if not any(hit):
@@ -334,4 +335,4 @@ def second_clone(stage: Stage) -> None:
 
 
 def _sshd_folder(stage: Stage) -> Path:
-    return stage.project.folder / "sshd"
+    return stage.project.folder.with_name(f"{stage.project.folder.name}-sshd")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -128,7 +129,7 @@ class Project:
 
     def processes(self) -> dict[int, str]:
         """Every process of this project, by id: its folder is in the command, the environment or the working folder."""
-        needle = os.fsencode(self.folder)
+        ours = re.compile(re.escape(os.fsencode(self.folder)) + rb"(?![\w.-])")
         found = {}
         for pid in visible():
             with contextlib.suppress(OSError):
