@@ -136,11 +136,8 @@ class Project:
                 base = Path(f"/proc/{pid}")
                 command = (base / "cmdline").read_bytes()
                 where = os.fsencode((base / "cwd").readlink())
-                if (
-                    pid != os.getpid()
-                    and command
-                    and needle in b"\0".join([command, where, (base / "environ").read_bytes()])
-                ):
+                everything = b"\0".join([command, where, (base / "environ").read_bytes()])
+                if pid != os.getpid() and command and ours.search(everything):
                     found[pid] = command.replace(b"\0", b" ").decode("utf-8", "replace").strip()
         return found
 
