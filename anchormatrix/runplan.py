@@ -75,13 +75,28 @@ class RunPlan:
 
     def forms_of(self, contract_id: str) -> tuple[str, ...]:
         """The names of the forms measured under a contract, in the order of its first window."""
-        return tuple(form.name for form in self._forms(self.planned(contract_id).contract))
+        if contract_id not in self._form_names:
+            forms = self._forms(self.planned(contract_id).contract)
+            self._form_names[contract_id] = tuple(form.name for form in forms)
+        return self._form_names[contract_id]
+
+    def sessions_of(self, contract_id: str) -> tuple[tuple[str, int], ...]:
+        """Form and window of every session of a contract, in the order they run.
+
+        Windows are adjacent and every second one runs in reverse order.
+        """
+        if contract_id not in self._orders:
+            forms = self.forms_of(contract_id)
+            order = [
+                (name, number) for number in range(1, self.windows + 1) for name in forms[:: 1 if number % 2 else -1]
+            ]
+            self._orders[contract_id] = {place: order[at - 1] if at else None for at, place in enumerate(order)}
+        return tuple(self._orders[contract_id])
 
     def session_before(self, contract_id: str, form: str, window: int) -> tuple[str, int] | None:
-        """The session that runs just before one: windows are adjacent and every second one runs in reverse order."""
-        order = self._places(contract_id)
-        at = order.index((contract_id, form, window))
-        return order[at - 1][1:] if at else None
+        """The session that runs just before one, if it is not the contract's first."""
+        self.sessions_of(contract_id)
+        return self._orders[contract_id][form, window]
 
     def must_run(self, contract_id: str, form: str, window: int) -> bool:
         """Whether a session has no result yet, is asked for again, or its result is of another night."""
@@ -117,7 +132,10 @@ class RunPlan:
         """
         if self.settings.night is not None:
             return self.settings.night
-        return max((self._night(self._session_file(*place)) for place in self._places(contract_id)), default="")
+        if contract_id not in self._contract_nights:
+            nights = (self._night(self._session_file(*place)) for place in self._places(contract_id))
+            self._contract_nights[contract_id] = max(nights, default="")
+        return self._contract_nights[contract_id]
 
     def smoke_must_run(self, contract_id: str) -> bool:
         """Whether a group has no smoke yet or needs a new one: its cards' state or the night changed, a cell again."""
@@ -249,12 +267,7 @@ class RunPlan:
 
     def _places(self, contract_id: str) -> list[tuple[str, str, int]]:
         """Contract, form and window of every session of a contract, in the order they run."""
-        forms = self.forms_of(contract_id)
-        return [
-            (contract_id, name, number)
-            for number in range(1, self.windows + 1)
-            for name in (forms if number % 2 else forms[::-1])
-        ]
+        return [(contract_id, *place) for place in self.sessions_of(contract_id)]
 
     def _night(self, path: Path) -> str:
         """The night noted in a result file when the run first looked at it."""
@@ -264,6 +277,19 @@ class RunPlan:
 
     @cached_property
     def _candidates(self) -> dict[tuple[int, float | None], tuple[Form, ...]]:
+        return {}
+
+    @cached_property
+    def _form_names(self) -> dict[str, tuple[str, ...]]:
+        return {}
+
+    @cached_property
+    def _orders(self) -> dict[str, dict[tuple[str, int], tuple[str, int] | None]]:
+        """Contract -> session -> the one before it, in the order they run."""
+        return {}
+
+    @cached_property
+    def _contract_nights(self) -> dict[str, str]:
         return {}
 
     @cached_property

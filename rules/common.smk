@@ -97,13 +97,15 @@ def of_forms(pattern):
 
 
 def sessions(wildcards):
-    """All sessions of one contract, or of every contract when none is named."""
+    """All sessions of one contract, or of every contract when none is named, in the order they run.
+
+    In another order Snakemake would follow the chain from its end, and a long one is deeper than it can go.
+    """
     named = [wildcards.contract] if "contract" in wildcards.keys() else contracts()
     return [
         f"{RESULTS}/{contract}/{form}/w{window}/session.json"
         for contract in named
-        for form in RUN.forms_of(contract)
-        for window in WINDOWS
+        for form, window in RUN.sessions_of(contract)
     ]
 
 
