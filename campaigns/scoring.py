@@ -170,10 +170,14 @@ def run_host(experiment: Experiment) -> HostResult:
         margin_pct=first.margin_pct,
         judgement=_pair(judged(o, t) for o, t in zip(outcomes, truths, strict=True)),
         false_extrapolates=_pair(false_extrapolates(o, t) for o, t in zip(outcomes, truths, strict=True)),
-        strict=_pair(o.winner is None and strictly_decidable(t) for o, t in zip(outcomes, truths, strict=True)),
+        strict=_pair(_declined(o, t) and strictly_decidable(t) for o, t in zip(outcomes, truths, strict=True)),
         card_s=_pair(outcome.card_s for outcome in outcomes),
         text=_pair(_said(outcome) for outcome in outcomes),
     )
+
+
+def _declined(outcome: Outcome, truth: Truth) -> bool:
+    return judged(outcome, truth) in (RIGHTLY_DECLINED, WRONGLY_DECLINED)
 
 
 def _said(outcome: Outcome) -> str:
