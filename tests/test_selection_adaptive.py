@@ -147,6 +147,13 @@ def test_a_cells_dispersion_is_that_of_all_its_windows_together():
     assert cell.reason == "dispersion 4.1 % over all windows is above 3 %"
 
 
+def test_the_verdict_is_told_why_sessions_are_missing():
+    seen = [session("tp1-usp4", 1, 1.0, spread_pct=6), session("tp2-usp2", 1, 1.0, status="did_not_run")]
+    reasons = [SessionResult("c4-x", form, 2, "skipped", "too noisy", True, {}, {}) for form in FORMS[:2]]
+    kept, _ = judged_sessions(FORMS[:2], [*seen, *reasons], LIMITS)
+    assert [(s.form, s.window, s.reason) for s in kept if s.status == "skipped"] == [("tp1-usp4", 2, "too noisy")]
+
+
 def test_a_form_that_did_not_run_is_not_tried_again_but_stays_in_the_verdict():
     seen = [session("tp1-usp4", 1, 1.0), session("tp2-usp2", 1, 1.0, status="did_not_run"), session("tp4-usp1", 1, 1.1)]
     assert order_for("tp2-usp2", 2, FORMS, seen, LIMITS).skip == "it did not run through in an earlier window"

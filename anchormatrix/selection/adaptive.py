@@ -126,7 +126,8 @@ def judged_sessions(
 ) -> tuple[tuple[SessionResult, ...], dict[int, int]]:
     """The sessions the verdict rests on: contenders in windows that count, renumbered from 1; and new → old numbers.
 
-    A noisy window does not count when enough others do; with too few clean ones all are kept, and the verdict says so.
+    A noisy window does not count when enough others do; with too few clean ones all are kept, skipped sessions with
+    their reasons among them, and the verdict says so.
     """
     state = Standing(tuple(forms), list(seen), limits)
     chosen = contenders(forms, seen, limits)
@@ -136,7 +137,9 @@ def judged_sessions(
     kept = tuple(
         replace(session, window=numbers[session.window])
         for session in seen
-        if session.form in chosen and session.window in numbers and session.status != "skipped"
+        if session.form in chosen
+        and session.window in numbers
+        and not (session.status == "skipped" and state.failed(session.form))  # why it failed is told, not that it rests
     )
     return kept, {new: old for old, new in numbers.items()}
 
