@@ -186,7 +186,97 @@ def test_attribution_is_read_out_in_sentences_that_follow_from_its_numbers(tmp_p
     text = page_of(build(tmp_path, sizes=(4,))).text.replace("\u00a0", " ")
     assert "tp2-usp2 is 100.0 ms longer than tp1-usp4, most of it exposed communication" in text
     assert "50 % of the bound is reached; compute is too short to hide it (f < c)" in text
-    assert "80 % of that ends with a collective, 14 % has nothing running anywhere" in text
+    assert "80 % of that in gaps that end when a collective does, 14 % with nothing running anywhere" in text
+
+
+def changed(root: Path, form: str, **steps: object) -> None:
+    """Change the decomposition of a form's captured step."""
+    path = next(root.glob(f"c4-*/{form}/attribution.json"))
+    values = json.loads(path.read_text(encoding="utf-8"))
+    for rank in values["steps"]["ranks"]:
+        rank.update(steps)
+    path.write_text(json.dumps(values), encoding="utf-8")
+
+
+def test_the_profilers_stretch_is_told_and_the_timed_difference_beside_the_captured_one(tmp_path: Path) -> None:
+    write_results(tmp_path, sizes=(4,))
+    changed(tmp_path, "tp1-usp4", computing_ms=860, exposed_ms=300, free_ms=50, stage_ms=1210)  # (1210 − 300) ÷ 700
+    changed(tmp_path, "tp2-usp2", computing_ms=850, exposed_ms=390, free_ms=50, stage_ms=1290)  # (1290 − 390) ÷ 710
+    build_report(settings(), tmp_path, tmp_path / "matrix_report")
+    text = (tmp_path / "matrix_report" / "evidence.md").read_text(encoding="utf-8")
+    assert (
+        "tp1-usp4 waits for communication for 300.0 ms, 30.0 % of its 1.000 s at the few tier without the prof" in text
+    )
+    assert "With the profiler on, the rest of the step took 1.30 and 1.27 times as long, so computing and free" in text
+    assert "In the captured step tp2-usp2 is 80.0 ms longer" in text
+    assert "timed at the anchor without the profiler, the difference is +101.1 ms" in text
+    assert "not like the timed ones" not in text
+
+
+def test_a_captured_step_that_was_slow_by_itself_is_not_believed(tmp_path: Path) -> None:
+    write_results(tmp_path, sizes=(4,))
+    changed(tmp_path, "tp1-usp4", computing_ms=1500, exposed_ms=300, free_ms=50, stage_ms=1850)  # (1850 − 300) ÷ 700
+    changed(tmp_path, "tp2-usp2", computing_ms=850, exposed_ms=390, free_ms=50, stage_ms=1290)
+    build_report(settings(), tmp_path, tmp_path / "matrix_report")
+    text = (tmp_path / "matrix_report" / "evidence.md").read_text(encoding="utf-8")
+    assert "took 2.21 and 1.27 times as long: too uneven for the profiler's doing" in text
+    assert "warning: the captured step of tp1-usp4 is not like the timed ones" in text
+
+
+def test_chunks_of_heads_are_not_said_to_hide_an_all_reduce(tmp_path: Path) -> None:
+    write_results(tmp_path, sizes=(4,))
+    for form, family in (("tp1-usp4", "alltoall"), ("tp2-usp2", "allReduce")):
+        path = next(tmp_path.glob(f"c4-*/{form}/attribution.json"))
+        values = json.loads(path.read_text(encoding="utf-8"))
+        for rank in values["masking"]["ranks"]:
+            rank.update(family=family, chunks=1, c_ms=1.0, f_ms=9.0)
+        path.write_text(json.dumps(values), encoding="utf-8")
+    build_report(settings(), tmp_path, tmp_path / "matrix_report")
+    text = (tmp_path / "matrix_report" / "evidence.md").read_text(encoding="utf-8")
+    assert "compute is long enough to hide up to 1 − 1/n of alltoall with n chunks" in text
+    assert "tp2-usp2: one chunk, so masking is off; chunks of heads cannot hide allReduce" in text
+
+
+def test_what_holds_for_several_sizes_and_what_forms_share_is_said_once(tmp_path: Path) -> None:
+    write_results(tmp_path, sizes=(2, 4))
+    projection = "Projection: with payload halved, the other would take 1.05 s per step."
+    decision = tmp_path / "matrix_report" / "decision.json"
+    values = json.loads(decision.read_text(encoding="utf-8"))
+    values["reverify_triggers"] = [
+        {"trigger": "order flip", "fired": False, "text": f"{size} cards: both tiers rank the forms alike"}
+        for size in (2, 4)
+    ]
+    values["sizes"]["4"]["reversal"] = [projection]
+    decision.write_text(json.dumps(values), encoding="utf-8")
+    gates = next(tmp_path.glob("c4-*/gates.json"))
+    values = json.loads(gates.read_text(encoding="utf-8"))
+    for gate in values["gates"]:
+        if gate["gate"] == "G7":
+            gate["text"] = projection
+    values["projections"] = [projection]
+    gates.write_text(json.dumps(values), encoding="utf-8")
+    build_report(settings(), tmp_path, tmp_path / "matrix_report")
+    text = (tmp_path / "matrix_report" / "evidence.md").read_text(encoding="utf-8")
+    assert "| order flip | 2, 4 | no | both tiers rank the forms alike |" in text
+    assert text.count("per step. |") == 1
+    assert "| tp2-usp2 | G7 | ? unknown | the projection told at tp1-usp4 |" in text
+    assert "- Projection: with payload" not in text
+
+
+def test_the_basis_names_the_dispersion_of_the_tier_it_rests_on(tmp_path: Path) -> None:
+    current = write_results(tmp_path, sizes=(4,))
+    cells = tmp_path / current[4] / "cells.csv"
+    rows = list(csv.DictReader(cells.open(encoding="utf-8")))
+    for row in rows:
+        row["dispersion_pct"] = "2.9" if row["tier"] == "few" else "0.4"
+    with cells.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    build_report(settings(), tmp_path, tmp_path / "matrix_report")
+    assert "anchor tier (10 steps), 3 repeats in each of 2 windows, dispersion at most 0.4 %" in page_of(
+        tmp_path / "matrix_report"
+    ).text.replace("\u00a0", " ")
 
 
 def test_the_markdown_shows_hostile_text_as_text(tmp_path: Path) -> None:

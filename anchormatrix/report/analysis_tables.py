@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.step_pictures import analysed
 from anchormatrix.report.tables import Table, number
 
+_SIZED = re.compile(r"(\d+) cards: (.*)", re.DOTALL)
 GATES = ("G1", "G2", "G3", "G4", "G5", "G6", "G7")
+GATES_NOTE = (
+    "Passed: the form runs and proved itself (G1), fits (G2), its bytes fit into its measured step (G3), its computing "
+    "alone is shorter than the fastest form's step (G4), its own masking bound would let it reach that form (G5), no "
+    "form beats it beyond the noise floor in every window (G6), and it wins as measured or under a projection (G7). "
+    "Unknown: not measured, and not guessed. Only G6 ranks."
+)
 _MARKS = {"passed": "✓ passed", "failed": "✗ failed", "unknown": "? unknown"}
 
 
@@ -67,7 +76,11 @@ def proofs(measured: Measured) -> Table:
 
 
 def _rows_words(read: int, unusable: int) -> str:
-    return f"{read:,} kernel rows read, {unusable:,} unusable".replace(",", "\u2009") if read else ""
+    return f"{_grouped(read)} kernel rows read, {_grouped(unusable)} unusable" if read else ""
+
+
+def _grouped(count: int) -> str:
+    return f"{count:,}".replace(",", "\u2009")
 
 
 def gate_matrix(measured: Measured) -> Table:
@@ -82,9 +95,22 @@ def gate_matrix(measured: Measured) -> Table:
 
 
 def gate_details(measured: Measured) -> Table:
-    """Every gate with its number in words and its source."""
+    """Every gate with its number in words and its source; what two forms share (a projection) is said once."""
     found = measured.gates.value.gates if measured.gates.value else ()
-    rows = tuple((gate.form, gate.gate, _MARKS.get(gate.status, gate.status), gate.text, gate.source) for gate in found)
+    first: dict[tuple[str, str], str] = {}
+    for gate in found:
+        first.setdefault((gate.gate, gate.text), gate.form)
+    rows = tuple(
+        (
+            gate.form,
+            gate.gate,
+            _MARKS.get(gate.status, gate.status),
+            gate.text if gate.gate != "G7" or teller == gate.form else f"the projection told at {teller}",
+            gate.source,
+        )
+        for gate in found
+        if (teller := first[gate.gate, gate.text])
+    )
     bad = frozenset(i for i, gate in enumerate(found) if gate.status == "failed")
     return Table(("form", "gate", "status", "evidence", "source"), rows, bad=bad, empty=measured.gates.missing)
 
@@ -102,13 +128,20 @@ def bandwidth(measured: Measured) -> Table:
         )
         for row in measured.bandwidth.value or ()
     )
-    columns = ("collective", "links", "MB", "concurrency", "µs", "GB/s")
+    columns = ("collective", "links", "MB per rank", "concurrency", "µs", "GB/s on the wire")
     return Table(columns, rows, frozenset(columns[2:]), empty=measured.bandwidth.missing or "The sweep holds no point.")
 
 
 def triggers(report: Report) -> Table:
-    """Reasons to verify again at higher steps, those that hold first."""
-    found = sorted(report.choices.value.triggers, key=lambda trigger: not trigger.fired) if report.choices.value else []
-    rows = tuple((trigger.name, "holds: verify again" if trigger.fired else "no", trigger.text) for trigger in found)
-    bad = frozenset(i for i, trigger in enumerate(found) if trigger.fired)
-    return Table(("trigger", "holds", "what was compared"), rows, bad=bad, empty=report.choices.missing)
+    """Reasons to verify again at higher steps, those that hold first; sizes with the same to say together."""
+    told: dict[tuple[bool, str, str], list[str]] = {}
+    for trigger in report.choices.value.triggers if report.choices.value else ():
+        size, text = match.groups() if (match := _SIZED.fullmatch(trigger.text)) else ("", trigger.text)
+        told.setdefault((not trigger.fired, trigger.name, text), []).append(size)
+    found = sorted(told.items(), key=lambda item: item[0][0])
+    rows = tuple(
+        (name, ", ".join(filter(None, sizes)), "no" if quiet else "holds: verify again", text)
+        for (quiet, name, text), sizes in found
+    )
+    bad = frozenset(i for i, ((quiet, _, _), _) in enumerate(found) if not quiet)
+    return Table(("trigger", "cards", "holds", "what was compared"), rows, bad=bad, empty=report.choices.missing)

@@ -39,9 +39,10 @@ class Family:
 
 @dataclass(frozen=True)
 class Bound:
-    """What masking could hide and what it did, on one rank; shares are fractions of one."""
+    """What masking could hide of a family and what it did, on one rank; shares are fractions of one."""
 
     rank: int
+    family: str
     chunks: int
     c_ms: float
     f_ms: float
@@ -112,6 +113,18 @@ class Anatomy:
         """
         return max(self.ranks, key=lambda rank: (rank.stage, rank.computing), default=None)
 
+    @property
+    def stretch(self) -> float | None:
+        """How many times longer the profiler made the step without its exposed communication, whose seconds stay.
+
+        (captured stage − exposed) ÷ (step measured without the profiler − exposed).
+        """
+        rank = self.slowest
+        if rank is None or self.unprofiled_step_s is None:
+            return None
+        rest_ms = 1000 * self.unprofiled_step_s - rank.exposed
+        return (rank.stage - rank.exposed) / rest_ms if rest_ms > 0 else None
+
     def why_not(self, analysis: str) -> str:
         """Why one of the analyses was not made."""
         return dict(self.missing).get(analysis, "")
@@ -159,7 +172,8 @@ def _captured(capture: Fields) -> str:
     if not capture.values:
         return ""
     where = f"request {capture.text('request')}" if "request" in capture else ""
-    return ", ".join(word for word in (where, capture.text("why", ""), capture.text("status", "")) if word)
+    why = capture.text("why", "")
+    return ", ".join(word for word in ("" if where in why else where, why, capture.text("status", "")) if word)
 
 
 def _unusable_rows(fields: Fields) -> int:
@@ -197,6 +211,7 @@ def _family(rank: int, family: Fields) -> Family:
 def _bound(bound: Fields) -> Bound:
     return Bound(
         rank=bound.integer("rank"),
+        family=bound.text("family", ""),
         chunks=bound.integer("chunks", 1),
         c_ms=bound.number("c_ms"),
         f_ms=bound.number("f_ms"),

@@ -6,18 +6,19 @@ Every sentence follows from the numbers it names; "no difference" and "not decid
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from anchormatrix.groups import show
 from anchormatrix.report.facts import ANCHOR, FEW, POOLED, Choice, Verdict
 from anchormatrix.report.model import Measured, Report
+from anchormatrix.report.step_pictures import unlike_timed
 
 WINNER, NO_DIFFERENCE, NOT_DECIDABLE, NO_GROUP = "winner", "no difference", "not decidable", "no group"
 _TRUST = {
     "extrapolates": ("may be used", True),
     "drift": ("may not be used: the step time drifts with the step count", False),
-    "order_flip": ("may not be used: it ranks the forms differently from the anchor", False),
+    "order_flip": ("may not be used: it ranks the forms differently from the anchor, whose order holds", False),
     "unstable": ("may not be used: the cells are too noisy", False),
     "incomplete": ("cannot be judged: the matrix is incomplete", False),
 }
@@ -145,12 +146,11 @@ def design(report: Report, measured: Measured) -> str:
 
 
 def worst_dispersion(measured: Measured) -> float | None:
-    """The largest dispersion over all repeats of a cell of a contract, in percent."""
+    """The largest dispersion of a contract's anchor cells in any window, in percent: a winner rests on that tier."""
     found = [
         cell.dispersion_pct
         for form in measured.measured_forms
-        for tier in (FEW, ANCHOR)
-        if (cell := measured.cell(form, tier)) and cell.dispersion_pct is not None
+        if (cell := measured.cell(form, ANCHOR)) and cell.dispersion_pct is not None
     ]
     return max(found, default=None)
 
@@ -158,8 +158,8 @@ def worst_dispersion(measured: Measured) -> float | None:
 def _changes(report: Report, measured: Measured, verdict: Verdict, choice: Choice | None) -> tuple[str, ...]:
     """What would change the answer of a size."""
     found = [_first_sentence(text) for text in choice.reversal[:1]] if choice and verdict.winner else []
-    if verdict.cure and verdict.status != "extrapolates":
-        found.append(verdict.cure)
+    if cure := _remedy(verdict):
+        found.append(cure)
     if verdict.ratio and verdict.status == "extrapolates":
         form, ratio = max(verdict.ratio.items(), key=lambda item: abs(item[1] - 1))
         found.append(
@@ -186,7 +186,20 @@ def _warnings(measured: Measured, verdict: Verdict) -> tuple[str, ...]:
         found.append(f"cells moved between the windows ({', '.join(drifted)}); {stands}")
     if verdict.did_not_run:
         found.append(f"did not run through: {listed([form for form, _ in verdict.did_not_run])}")
+    if blurred := _blurred(verdict):
+        found.append(f"few steps alone cannot tell {listed(blurred)} apart; the anchor can")
+    if unlike := unlike_timed(measured):
+        found.append(
+            f"the captured step of {listed(unlike)} is not like the timed ones: "
+            "its exposed communication, and what is projected from it, is unsafe"
+        )
     return tuple(found)
+
+
+def _blurred(verdict: Verdict) -> tuple[str, ...]:
+    """The winner with the forms that the few-step tier alone cannot tell from it."""
+    tied = next((tied for tied in verdict.order_few if verdict.winner in tied), ())
+    return tied if len(tied) > 1 and not set(tied) & set(verdict.tied_with) - {verdict.winner} else ()
 
 
 def _what_to_use(report: Report, answers: Sequence[SizeAnswer]) -> str:
@@ -235,23 +248,26 @@ def _whether_to_trust(report: Report, answers: Sequence[SizeAnswer]) -> str:
     return _capital("; ".join(parts)) + f"; {_what_changes_it(trusted, reasons.values())}."
 
 
-def _what_changes_it(trusted: Sequence[SizeAnswer], distrusted: Iterable[Sequence[SizeAnswer]]) -> str:
+def _what_changes_it(trusted: Sequence[SizeAnswer], distrusted: Collection[Sequence[SizeAnswer]]) -> str:
     cures: dict[str, list[SizeAnswer]] = {}
     for answer in (answer for found in distrusted for answer in found):
         if cure := _cure(answer):
             cures.setdefault(cure, []).append(answer)
-    if len(cures) == 1 and not trusted:
-        return f"what would change this: {next(iter(cures))}"
+    if len(cures) == 1 and not trusted and len(next(iter(cures.values()))) == sum(map(len, distrusted)):
+        return f"so {next(iter(cures))}"
     if cures:
-        return "what would change this: " + "; ".join(f"{cure} ({_cards(found)})" for cure, found in cures.items())
-    if trusted:
-        return "another card group, software version or workload starts a new contract and asks the question again"
-    return "measuring what is missing would change this"
+        return "so " + "; ".join(f"{cure} ({_cards(found)})" for cure, found in cures.items())
+    return "another card group, software version or workload starts a new contract and asks the question again"
 
 
 def _cure(answer: SizeAnswer) -> str:
     verdict = answer.measured.verdict.value if answer.measured else None
-    return verdict.cure.rstrip(".") if verdict and verdict.status != "extrapolates" else ""
+    return _remedy(verdict).rstrip(".") if verdict else ""
+
+
+def _remedy(verdict: Verdict) -> str:
+    """What would settle a doubtful verdict; nothing when there is no doubt or the anchor settles it (an order flip)."""
+    return "" if verdict.status in ("extrapolates", "order_flip") else verdict.cure
 
 
 def _cards(answers: Sequence[SizeAnswer]) -> str:

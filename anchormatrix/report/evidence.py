@@ -26,6 +26,7 @@ def evidence(report: Report, answers: Sequence[SizeAnswer]) -> str:
         *(_answer(answer) for answer in answers),
         "## Cells",
         _table(tables.cells(report)),
+        _md(tables.CELLS_NOTE),
         "\n".join(
             f"- {_md(text)}"
             for text in (
@@ -39,9 +40,11 @@ def evidence(report: Report, answers: Sequence[SizeAnswer]) -> str:
         _table(tables.not_measured(report)),
         "## Smoke",
         _table(tables.smokes(report)),
+        _md(tables.SMOKES_NOTE),
         "## Where the step goes",
         *(_anatomy(measured) for measured in report.measured),
         "## Gates",
+        _md(analysis_tables.GATES_NOTE),
         *(_gates(measured) for measured in report.measured),
         *_conditions(report),
         "## Contracts",
@@ -58,7 +61,10 @@ def evidence(report: Report, answers: Sequence[SizeAnswer]) -> str:
         _table(tables.versions(report)),
         *_reruns(report),
         "## Commands",
-        *(_command(contract, command_line(session)) for contract, session in tables.commands(report)),
+        *(
+            _command(f"{contract}, {session.form}, window {session.window}", command_line(session))
+            for contract, session in tables.commands(report)
+        ),
         *_problems(report),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -105,7 +111,8 @@ def _gates(measured: Measured) -> str:
     if gates is None:
         return f"{head}\n\nGates are missing: {_md(measured.gates.missing)}."
     extra = [f"- unexplained: {_md(text)}" for text in gates.unexplained]
-    extra += [f"- projection: {_md(text)}" for text in gates.projections]
+    told = {gate.text for gate in gates.gates}
+    extra += [f"- {_md(text)}" for text in gates.projections if text not in told]
     return "\n\n".join(
         part for part in (head, _table(analysis_tables.gate_details(measured)), "\n".join(extra)) if part
     )
@@ -115,8 +122,17 @@ def _conditions(report: Report) -> list[str]:
     choices = report.choices.value
     if choices is None:
         return ["## Conditions", f"Conditions are missing: {_md(report.choices.missing)}."]
+    told = {
+        text
+        for measured in report.measured
+        if (gates := measured.gates.value)
+        for text in (*(gate.text for gate in gates.gates), *gates.projections)
+    }
     listed = [
-        f"- {one.size} cards, reverses: {_md(text)}" for one in choices.by_contract.values() for text in one.reversal
+        f"- {one.size} cards: {_md(text)}"
+        for one in choices.by_contract.values()
+        for text in one.reversal
+        if text not in told
     ]
     listed += [f"- scaling: {_md(text)}" for text in choices.scaling]
     listed += [f"- not measured: {_md(text)}" for text in choices.skipped]
@@ -131,8 +147,8 @@ def _problems(report: Report) -> list[str]:
     return ["## Unreadable files", _table(tables.problems(report))] if report.problems else []
 
 
-def _command(contract: str, line: str) -> str:
-    return f"{_md(contract)}\n\n    {line.replace(chr(10), ' ')}"
+def _command(session: str, line: str) -> str:
+    return f"{_md(session)}\n\n    {line.replace(chr(10), ' ')}"
 
 
 def _table(table: tables.Table) -> str:

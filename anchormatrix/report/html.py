@@ -36,7 +36,10 @@ def page(report: Report, answers: Sequence[SizeAnswer], figures: Mapping[str, Fi
         figures=figures,
         tables=_tables(report),
         attribution={m.contract.id: _attribution(m, i, figures) for i, m in enumerate(report.measured)},
-        gates={measured.contract.id: _gates(measured) for measured in report.measured},
+        gates={measured.contract.id: _gates(report, measured) for measured in report.measured},
+        gates_note=analysis_tables.GATES_NOTE,
+        smokes_note=tables.SMOKES_NOTE,
+        cells_note=tables.CELLS_NOTE,
         commands=[(contract, session, command_line(session)) for contract, session in tables.commands(report)],
         cell_count=tables.pooled_count(report),
     )
@@ -104,8 +107,13 @@ def _attribution(measured: Measured, index: int, figures: Mapping[str, Figure]) 
     }
 
 
-def _gates(measured: Measured) -> dict[str, tables.Table]:
+def _gates(report: Report, measured: Measured) -> dict[str, Any]:
+    choice = report.choices.value.by_contract.get(measured.contract.id) if report.choices.value else None
+    told = choice.reversal if choice else ()
     return {
+        "projections": [
+            text for text in (measured.gates.value.projections if measured.gates.value else ()) if text not in told
+        ],
         "matrix": analysis_tables.gate_matrix(measured),
         "details": analysis_tables.gate_details(measured),
         "bandwidth": analysis_tables.bandwidth(measured),

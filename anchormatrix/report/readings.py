@@ -6,9 +6,10 @@ from anchormatrix.report.anatomy import COLUMNS, Anatomy, Bound
 from anchormatrix.report.answer import listed
 from anchormatrix.report.facts import ANCHOR, POOLED
 from anchormatrix.report.model import Measured, Report
-from anchormatrix.report.step_pictures import PART_WORDS, analysed, delta, pairs, why_not_analysed
+from anchormatrix.report.step_pictures import PART_WORDS, analysed, delta, pairs, unlike_timed, why_not_analysed
 
 _TOLD = 3  # forms that a sentence speaks of; the picture shows all
+_HIDDEN_BY_HEADS = ("alltoall", "alltoallv", "allgather")  # families that carry heads or their keys and values
 
 
 def of_step_times(report: Report, measured: Measured) -> str:
@@ -84,27 +85,41 @@ def of_drifts(report: Report) -> str:
 
 
 def of_step_parts(measured: Measured) -> str:
-    """What the fastest form's step is made of."""
+    """How long each form waits for communication, of how long a step, and how far the capture can be believed."""
     found = analysed(measured)
     if not found:
         return f"Not attributed: {why_not_analysed(measured)}."
+    told = _told(measured)
     sentences = []
-    for form, anatomy in _told(measured).items():
+    for form, anatomy in told.items():
         rank = anatomy.slowest
         if rank is None or not rank.stage:
             continue
-        share = (
-            f", {100 * anatomy.exposed_share:.1f} % of its unprofiled step" if anatomy.exposed_share is not None else ""
-        )
-        sentences.append(
-            f"{form} computes for {100 * rank.computing / rank.stage:.0f} % of the captured step and waits for "
-            f"communication for {rank.exposed:.1f} ms{share}"
-        )
+        share = ""
+        if anatomy.exposed_share is not None and anatomy.unprofiled_step_s is not None:
+            step = f"its {anatomy.unprofiled_step_s:.3f} s at the few tier without the profiler"
+            share = f", {100 * anatomy.exposed_share:.1f} % of {step}"
+        sentences.append(f"{form} waits for communication for {rank.exposed:.1f} ms{share}")
     slow = [
         f"{form} {a.spread_pct:.1f} %" for form, a in found.items() if a.spread_pct is not None and a.spread_pct > 1
     ]
-    spread = f" The ranks differ in stage by {listed(slow)}." if slow else " All ranks agree within 1 %."
-    return "; ".join(sentences) + "." + spread
+    spread = f"The ranks differ in stage by {listed(slow)}." if slow else "All ranks agree within 1 %."
+    return " ".join(word for word in ("; ".join(sentences) + ".", _stretch_words(measured, told), spread) if word)
+
+
+def _stretch_words(measured: Measured, told: dict[str, Anatomy]) -> str:
+    """How much longer the profiler made the rest of the step, and whether the captured steps are like the timed."""
+    stretched = {form: anatomy.stretch for form, anatomy in told.items() if anatomy.stretch}
+    if not stretched:
+        return ""
+    times = listed(f"{stretch:.2f}" for stretch in stretched.values())
+    text = f"With the profiler on, the rest of the step took {times} times as long"
+    if unlike := unlike_timed(measured):
+        return (
+            f"{text}: too uneven for the profiler's doing, so the captured step of {listed(unlike)} is not like the "
+            "timed ones (a capture takes the first step of its request), and its parts and share do not speak for them."
+        )
+    return f"{text}, so computing and free are drawn too long, exposed communication is not."
 
 
 def of_differences(measured: Measured) -> str:
@@ -112,6 +127,7 @@ def of_differences(measured: Measured) -> str:
     found = analysed(measured)
     sentences = []
     for first, second in pairs(measured)[: _TOLD - 1]:
+        timed = _timed_difference_ms(measured, first, second)
         a, b = found[first].slowest, found[second].slowest
         if a is None or b is None:
             continue
@@ -120,8 +136,22 @@ def of_differences(measured: Measured) -> str:
         sentences.append(
             f"{second} is {abs(stage):.1f} ms {'longer' if stage >= 0 else 'shorter'} than {first}, most of it "
             f"{PART_WORDS[part]} ({parts[part]:+.1f} ms); the parts leave {abs(residual):.2f} ms unexplained"
+            + (
+                f"; timed at the anchor without the profiler, the difference is {timed:+.1f} ms"
+                if timed is not None
+                else ""
+            )
         )
-    return "; ".join(sentences) + "." if sentences else "There is no pair of analysed forms of this size to subtract."
+    if not sentences:
+        return "There is no pair of analysed forms of this size to subtract."
+    return "In the captured step " + "; ".join(sentences) + "."
+
+
+def _timed_difference_ms(measured: Measured, first: str, second: str) -> float | None:
+    """What the second form's anchor step takes longer, without the profiler; nothing unless both cells are usable."""
+    cells = [measured.cell(form, ANCHOR) for form in (first, second)]
+    steps = [cell.step_s for cell in cells if cell and cell.usable and cell.step_s is not None]
+    return 1000 * (steps[1] - steps[0]) if len(steps) == 2 else None
 
 
 def of_masking(measured: Measured) -> str:
@@ -140,13 +170,14 @@ def _shown_share(bound: Bound) -> tuple[float, int]:
 
 def _masking_words(bound: Bound) -> str:
     hides = bound.f_ms >= bound.c_ms
+    if bound.chunks <= 1 and bound.family and bound.family.lower() not in _HIDDEN_BY_HEADS:
+        return f"one chunk, so masking is off; chunks of heads cannot hide {bound.family}"
     if bound.chunks <= 1:
+        what = bound.family or "it"
         could = (
-            "compute is long enough to hide up to 1 − 1/n of it with n chunks"
-            if hides
-            else "compute is too short for it"
+            f"is long enough to hide up to 1 − 1/n of {what} with n chunks" if hides else f"is too short to hide {what}"
         )
-        return f"one chunk, so masking is off and nothing can be hidden; {could}"
+        return f"one chunk, so masking is off and nothing can be hidden; compute {could}"
     if bound.achievement is None or bound.bound is None:
         return "the bound is unknown"
     reached = f"{100 * bound.achievement:.0f} % of the bound is reached"
@@ -169,8 +200,8 @@ def of_layers(measured: Measured) -> str:
             continue
         sentences.append(
             f"on rank {worst.rank} of {form} the compute stream waits {worst.gap_ms:.1f} of {worst.span_ms:.1f} ms: "
-            f"{100 * worst.released_ms / worst.gap_ms:.0f} % of that ends with a collective, "
-            f"{100 * worst.empty_ms / worst.gap_ms:.0f} % has nothing running anywhere"
+            f"{100 * worst.released_ms / worst.gap_ms:.0f} % of that in gaps that end when a collective does, "
+            f"{100 * worst.empty_ms / worst.gap_ms:.0f} % with nothing running anywhere"
         )
     return (_capital("; ".join(sentences)) + ".") if sentences else "The gaps of the compute stream were not analysed."
 

@@ -9,6 +9,7 @@ from anchormatrix.report.model import Measured
 from anchormatrix.report.svg import WIDTH, Drawing, fitted, note, text_width, ticks
 
 _PLOT = 170.0
+_ALIKE = 1.2  # times the least stretched form; step times scatter by a few percent, the profiler's cost by some more
 _PARTS = {"computing": "compute", "exposed": "exposed", "free": "free", "bubble": "bubble"}
 PART_WORDS = {
     "computing": "computing",
@@ -31,6 +32,17 @@ def analysed(measured: Measured) -> dict[str, Anatomy]:
     """The forms of a contract whose capture was analysed."""
     parts = {form: part.value for form, part in measured.anatomy.items()}
     return {form: anatomy for form, anatomy in parts.items() if anatomy and anatomy.ranks}
+
+
+def unlike_timed(measured: Measured) -> tuple[str, ...]:
+    """Forms whose captured step the profiler seems to have stretched far more than the least stretched of the contract.
+
+    The profiler costs forms of one contract about the same, so a step that stands out was slow by itself: a capture
+    takes the first step of its request, which need not be like the steps that were timed.
+    """
+    stretched = {form: anatomy.stretch for form, anatomy in analysed(measured).items() if anatomy.stretch}
+    least = min(stretched.values(), default=0.0)
+    return tuple(form for form, stretch in stretched.items() if stretch > _ALIKE * least)
 
 
 def why_not_analysed(measured: Measured) -> str:
@@ -188,7 +200,8 @@ def masking(measured: Measured) -> Drawing:
             x = left + min(max(bound, 0), 1) * (right - left)
             drawing.line(x, y, x, y + 24, "ink", width=2.6)
         ratio = f"c/f {worst.c_ms / worst.f_ms:.2f}" if worst.f_ms else "no compute to hide behind"
-        words = f"{_share(worst.measured)} of at most {_share(bound)} · n {worst.chunks} · {ratio} · rank {worst.rank}"
+        reached = "off" if worst.chunks <= 1 else f"{_share(worst.measured)} of at most {_share(bound)}"
+        words = f"{reached} · n {worst.chunks} · {ratio} · rank {worst.rank}"
         drawing.text(WIDTH, y + 16, words, anchor="end", size=12)
         y += 32
     for value in (0, 0.25, 0.5, 0.75, 1):

@@ -12,6 +12,14 @@ from anchormatrix.report.facts import POOLED, Refusal, SessionRecord
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.sessions import temperatures
 
+CELLS_NOTE = (
+    "The dispersion of window all is the worst of its windows; what lies between the windows is their drift. "
+    "The median is that of all repeats."
+)
+SMOKES_NOTE = (
+    "A smoke is the first request of a cold server, which often runs 10 to 15 % faster than the steady state: "
+    "it is compared with smokes, never with cells."
+)
 _SHORT = 17
 _MINUTE = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d).*")
 
