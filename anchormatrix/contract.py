@@ -87,7 +87,7 @@ def contract_from_dict(values: Mapping[str, Any]) -> Contract:
             workload=dict(values["workload"]),
             tiers=dict(values["tiers"]),
         )
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(
             f"not a contract ({error!r})", where="contract", todo="delete its folder and run again"
         ) from None

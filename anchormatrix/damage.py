@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from anchormatrix.contract import contract_from_dict
 from anchormatrix.errors import InputError
-from anchormatrix.files import read_json, write_bytes
+from anchormatrix.files import parse_json, read_json, write_bytes
+from anchormatrix.planning import ledger_row
 
 SUFFIX = ".damaged"
 _OBJECTS = (
@@ -101,8 +100,8 @@ def _mended_ledger(results: Path) -> list[str]:
 
 def _is_entry(line: bytes) -> bool:
     try:
-        contract_from_dict(json.loads(line.decode("utf-8"))["contract"])
-    except (ValueError, KeyError, TypeError, InputError):
+        ledger_row(parse_json(line))
+    except (ValueError, KeyError, TypeError, AttributeError, InputError):
         return False
     return True
 

@@ -69,6 +69,6 @@ class NightError(AnchorMatrixError):
 
 def quoted_line(line: str) -> str:
     """Return an offending line as it may be shown in an error: printable, on one line, at most 160 characters."""
-    printable = "".join(char if char.isprintable() else " " for char in line).strip()
+    printable = "".join(char if char.isprintable() else " " for char in line[: 4 * _LINE_LIMIT].strip()).strip()
     clipped = printable if len(printable) <= _LINE_LIMIT else printable[: _LINE_LIMIT - 1] + "…"
     return f"«{clipped}»"

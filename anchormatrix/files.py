@@ -6,6 +6,7 @@ import contextlib
 import csv
 import io
 import json
+import math
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -62,6 +63,18 @@ def json_text(values: Mapping[str, Any]) -> str:
     return json.dumps({"schema": SCHEMA, **values}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+def parse_json(text: str | bytes) -> Any:
+    """Return the JSON value in ``text``.
+
+    Raises ``ValueError`` for everything else: also for NaN and numbers beyond a float's range, which no file of ours
+    holds, and for digits or nesting without end.
+    """
+    try:
+        return json.loads(text, parse_float=_finite, parse_constant=_finite)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
 def read_json(path: Path | str) -> dict[str, Any]:
     """Read a JSON object written by :func:`write_json`.
 
@@ -69,10 +82,10 @@ def read_json(path: Path | str) -> dict[str, Any]:
     """
     path = Path(path)
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = parse_json(path.read_bytes())
     except FileNotFoundError:
         raise InputError("no such file", where=str(path), todo="run the step that makes it first") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(
             f"not readable as JSON ({error})", where=str(path), todo="delete the file; the next run makes it again"
         ) from None
@@ -95,6 +108,13 @@ def write_csv(path: Path | str, columns: Sequence[str], rows: Iterable[Mapping[s
     for row in rows:
         writer.writerow(["" if row[column] is None else row[column] for column in columns])
     write_text(path, text.getvalue())
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is not a number to count with")
+    return value
 
 
 def _umask() -> int:

@@ -111,7 +111,7 @@ def _legal_groups(
     cards = topology.cards
     if size > len(cards):
         return [], [Rejection(size, (), f"the host shows {len(cards)} cards")]
-    pinned = groups.pinned.get(size)
+    pinned = tuple(sorted(groups.pinned.get(size, ())))
     legal: list[tuple[int, ...]] = []
     rejected: list[Rejection] = []
     listed = _groups_to_judge(topology, size)

@@ -13,7 +13,7 @@ from typing import Any
 
 from anchormatrix.contract import Contract, changed_fields, contract_from_dict
 from anchormatrix.errors import InputError, quoted_line
-from anchormatrix.files import SCHEMA
+from anchormatrix.files import SCHEMA, parse_json
 from anchormatrix.groups import Candidate, Rejection, Resolution, resolve_groups
 from anchormatrix.settings import Settings
 from anchormatrix.topology import Live
@@ -100,16 +100,24 @@ def read_ledger(path: Path) -> list[dict[str, Any]]:
     rows = []
     for number, line in enumerate(text.split("\n")[:-1], start=1):
         try:
-            row = json.loads(line)
-            contract_from_dict(row["contract"])
-            rows.append(row)
-        except (json.JSONDecodeError, KeyError, TypeError, InputError) as error:
+            rows.append(ledger_row(parse_json(line)))
+        except (ValueError, KeyError, TypeError, AttributeError, InputError) as error:
             raise InputError(
                 f"not a ledger entry ({error}): {quoted_line(line)}",
                 where=f"{path}:{number}",
                 todo="move the file aside; versions are counted anew",
             ) from None
     return rows
+
+
+def ledger_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Check a ledger row against the contract in it. Raises :class:`InputError`, or what a wrong type raises."""
+    contract = contract_from_dict(row["contract"])
+    facts = {"id": contract.id, "size": contract.size, "cards": list(contract.cards)}
+    for key, fact in facts.items():
+        if row[key] != fact:
+            raise InputError(f"says {key} {row[key]!r} but its contract {fact!r}")
+    return dict(row)
 
 
 def ledger_entry(

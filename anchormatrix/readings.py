@@ -21,8 +21,8 @@ def topology_as_dict(topology: Topology) -> dict[str, Any]:
 def topology_from_dict(values: Mapping[str, Any], where: str) -> Topology:
     """Rebuild a topology; the domains are derived from the links, never read. Raises :class:`InputError`."""
     try:
-        cards = tuple(int(card) for card in values["cards"])
-        links = tuple(tuple(str(link) for link in row) for row in values["links"])
+        cards = tuple(_whole(card) for card in values["cards"])
+        links = tuple(tuple(_text(link) for link in row) for row in values["links"])
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"not a stored topology ({error!r})", where=where, todo="make it with scripts/probe_topology.py"
@@ -72,7 +72,7 @@ def live_from_dicts(topology: Mapping[str, Any], health: Mapping[str, Any], wher
         versions = health.get("versions", {})
         stack = Stack(
             **{
-                key: str(versions.get(key, "not stated"))
+                key: _text(versions.get(key, "not stated"))
                 for key in ("driver", "toolkit", "framework", "framework_version")
             }
         )
@@ -80,21 +80,43 @@ def live_from_dicts(topology: Mapping[str, Any], health: Mapping[str, Any], wher
         raise InputError(
             f"not a stored health reading ({error!r})", where=where, todo="make it with scripts/probe_health.py"
         ) from None
+    ids = [card.id for card in cards]
+    if len(set(ids)) != len(ids):
+        raise InputError(f"card ids {ids} are not unique", where=where, todo="make it with scripts/probe_health.py")
     return Live(HostState(topology_from_dict(topology, where), cards), stack)
 
 
 def _card(values: Mapping[str, Any]) -> Card:
     return Card(
-        id=int(values["id"]),
-        npu=int(values["npu"]),
-        chip=int(values["chip"]),
-        name=str(values["name"]),
-        health=str(values["health"]),
-        hbm_used_mb=int(values["hbm_used_mb"]),
-        hbm_total_mb=int(values["hbm_total_mb"]),
+        id=_whole(values["id"]),
+        npu=_whole(values["npu"]),
+        chip=_whole(values["chip"]),
+        name=_text(values["name"]),
+        health=_text(values["health"]),
+        hbm_used_mb=_whole(values["hbm_used_mb"]),
+        hbm_total_mb=_whole(values["hbm_total_mb"]),
         processes=tuple(
-            CardProcess(int(item["pid"]), str(item["name"]), int(item["memory_mb"])) for item in values["processes"]
+            CardProcess(_whole(item["pid"]), _text(item["name"]), _whole(item["memory_mb"]))
+            for item in values["processes"]
         ),
-        temperature_c=values.get("temperature_c"),
-        power_w=values.get("power_w"),
+        temperature_c=_measured(values.get("temperature_c")),
+        power_w=_measured(values.get("power_w")),
     )
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise TypeError(f"{value!r} is not a whole number from 0 on")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not text")
+    return value
+
+
+def _measured(value: Any) -> float | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        raise TypeError(f"{value!r} is not a number")
+    return value

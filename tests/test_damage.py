@@ -99,4 +99,4 @@ def ledger_line() -> bytes:
         workload={},
         tiers={"few": 4},
     )
-    return json.dumps({"contract": contract.as_dict()}).encode() + b"\n"
+    return json.dumps({"id": contract.id, "size": 2, "cards": [0, 1], "contract": contract.as_dict()}).encode() + b"\n"

@@ -24,7 +24,21 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_beside_it(tmp_path):
     assert [item.name for item in tmp_path.iterdir()] == ["values.json"]
 
 
-@pytest.mark.parametrize("text", ["", "[1]", "{", '{"schema": 2}', "null"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[1]",
+        "{",
+        '{"schema": 2}',
+        "null",
+        '{"schema": 1, "a": NaN}',
+        '{"schema": 1, "a": -Infinity}',
+        '{"schema": 1, "a": 1e999}',
+        '{"schema": 1, "a": ' + "9" * 5000 + "}",
+        '{"schema": 1, "a": ' + "[" * 100_000 + "]" * 100_000 + "}",
+    ],
+)
 def test_what_is_not_ours_is_refused_by_name(tmp_path, text):
     path = tmp_path / "values.json"
     path.write_text(text)

@@ -125,6 +125,11 @@ def test_a_pinned_group_is_the_only_one():
     assert why(found, 0, 1, 2, 3) == "groups.pinned asks for 4–7"
 
 
+def test_a_pinned_group_may_be_written_in_any_order():
+    groups = GroupsSettings(allow_cross_domain=False, pinned={4: (7, 4, 6, 5)})
+    assert chosen(resolve(state(blocks([4, 4])), [4], groups=groups), 4) == [(4, 5, 6, 7)]
+
+
 def test_a_host_with_too_few_cards_says_so():
     found = resolve(state(blocks([4])), [8])
     assert found.rejected[0].reason == "the host shows 4 cards"

@@ -198,3 +198,45 @@ def test_a_damaged_request_table_names_its_file(tmp_path: Path, rows: str) -> No
     write_json(tmp_path / "session.json", facts)
     with pytest.raises(InputError, match=str(tmp_path)):
         read_session(tmp_path / "session.json")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("status", "Measured"), ("status", ["measured"]), ("window", "1"), ("window", 1.5), ("window", True), ("ramp", 5)],
+)
+def test_a_session_with_a_wrong_value_inside_is_refused(tmp_path: Path, key: str, value: object) -> None:
+    write_text(tmp_path / "requests.csv", "role,tier,step_s,iterations,denominator\nmeasured,few,1.0,4,bar\n")
+    facts = {"contract": "c", "form": A, "window": 1, "status": "measured", "ramp": {"steady": True}}
+    write_json(tmp_path / "session.json", facts | {key: value})
+    with pytest.raises(InputError, match="not a session"):
+        read_session(tmp_path / "session.json")
+
+
+def test_only_true_says_that_a_ramp_settled(tmp_path: Path) -> None:
+    write_text(tmp_path / "requests.csv", "role,tier,step_s,iterations,denominator\nmeasured,few,1.0,4,bar\n")
+    facts = {"contract": "c", "form": A, "window": 1, "status": "measured", "ramp": {"steady": "false"}}
+    write_json(tmp_path / "session.json", facts)
+    assert read_session(tmp_path / "session.json").steady is False
+
+
+_GOOD = "c4,tp1-usp4,few,1,1,1,0.5,true,,1,1,1.0\nc4,tp1-usp4,few,all,1,1,0.5,true,,1,1,1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (",1.0\n", ",nan\n", "cells.csv:2: not a cell"),
+        (",1.0\n", ",1;-1\n", "cells.csv:2: not a cell"),
+        (",0.5,", ",inf,", "cells.csv:2: not a cell"),
+        (",true,", ",False,", "'False' is none of true, false"),
+        (",all,", ",1,", "lists tp1-usp4/few/1 twice"),
+        (",all,", ",2,", "has no row of tp1-usp4/few for all windows"),
+        (",0.5,true,,1,1,1.0\n", "\n", "cells.csv:2: not a cell"),
+    ],
+)
+def test_a_wrong_cell_names_its_file(tmp_path: Path, before: str, after: str, message: str) -> None:
+    write_text(tmp_path / "cells.csv", ",".join(COLUMNS) + "\n" + _GOOD)
+    assert len(read_cells(tmp_path / "cells.csv")) == 2
+    write_text(tmp_path / "cells.csv", ",".join(COLUMNS) + "\n" + _GOOD.replace(before, after))
+    with pytest.raises(InputError, match=message):
+        read_cells(tmp_path / "cells.csv")

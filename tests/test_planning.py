@@ -79,6 +79,25 @@ def test_a_torn_last_line_is_left_out_and_written_over(tmp_path):
     assert [json.loads(line)["size"] for line in path.read_text().splitlines()] == [4, 2]
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("size", "4", r"jsonl:1: not a ledger entry \(says size '4' but its contract 4\)"),
+        ("cards", [0, 1], r"says cards \[0, 1\] but its contract \[0, 1, 2, 3\]"),
+        ("id", None, "says id None but its contract 'c4-"),
+        ("contract", {"workload": "x"}, "not a contract"),
+        ("contract", 7, "not a ledger entry"),
+    ],
+)
+def test_a_ledger_row_must_be_what_its_contract_is(tmp_path, key, value, message):
+    path = tmp_path / "contracts.jsonl"
+    append_ledger(path, [first(make_plan(HEALTHY, SETTINGS, []), 4)], when="now", why="test")
+    row = json.loads(path.read_text())
+    path.write_text(json.dumps(row | {key: value}) + "\n")
+    with pytest.raises(InputError, match=message):
+        read_ledger(path)
+
+
 def test_a_spoiled_ledger_names_the_line(tmp_path):
     path = tmp_path / "contracts.jsonl"
     path.write_text("nonsense\n")

@@ -9,6 +9,7 @@ from anchormatrix.devices import ascend, nvidia
 from anchormatrix.errors import InputError, quoted_line
 from anchormatrix.topology import Card, Topology
 
+_LARGEST_BYTES = 4 * 2**20
 _ASCEND_TOPOLOGY = re.compile(r"^\s*(NPU|Phy-ID)\d", re.MULTILINE)
 _NVIDIA_TOPOLOGY = re.compile(r"^\s*(\x1b\[\d*m)?GPU\d", re.MULTILINE)
 _ASCEND_INFO = re.compile(r"^\s*\|?\s*npu-smi\s", re.MULTILINE)
@@ -50,9 +51,15 @@ def saved_cards(path: Path) -> tuple[Card, ...]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8", "replace")
+        with path.open("rb") as stream:
+            data = stream.read(_LARGEST_BYTES + 1)
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror})", where=str(path)) from None
+    if len(data) > _LARGEST_BYTES:
+        raise InputError(
+            f"is larger than {_LARGEST_BYTES >> 20} MiB", where=str(path), expected="a vendor tool's output"
+        )
+    return data.decode("utf-8", "replace")
 
 
 def _unknown(text: str, expected: str) -> InputError:

@@ -14,6 +14,7 @@ from anchormatrix.files import read_json
 from anchormatrix.measure.ramp import spread_pct
 
 ALL = "all"
+STATUSES = ("measured", "did_not_run", "void", "contaminated", "unmeasurable", "skipped")
 COLUMNS = (
     "contract", "form", "tier", "window", "repeats", "step_s", "dispersion_pct", "usable", "reason", "min_s", "max_s",
     "values_s",
@@ -122,15 +123,15 @@ def read_session(path: Path, contract: str | None = None) -> SessionResult:
             f"was measured under {values.get('contract')!r}", where=str(path), expected=f"contract {contract}"
         )
     try:
-        status = str(values["status"])
+        status = _one_of(STATUSES, values["status"])
         rows = _read_requests(path.with_name("requests.csv")) if status == "measured" else []
         return SessionResult(
             contract=str(values["contract"]),
             form=str(values["form"]),
-            window=int(values["window"]),
+            window=_window(values["window"]),
             status=status,
             reason=str(values.get("reason") or ""),
-            steady=bool(values.get("ramp", {}).get("steady", False)),
+            steady=values.get("ramp", {}).get("steady", False) is True,
             values_s={tier: tuple(v for v, _ in pairs) for tier, pairs in _by_tier(rows).items()},
             denominators={tier: tuple(d for _, d in pairs) for tier, pairs in _by_tier(rows).items()},
         )
@@ -145,20 +146,31 @@ def read_cells(path: Path) -> tuple[Cell, ...]:
     cells = []
     for number, row in enumerate(_rows(path, COLUMNS), start=2):
         try:
-            values = tuple(float(value) for value in row["values_s"].split(";"))
+            values = tuple(_positive(value) for value in row["values_s"].split(";"))
+            usable = _one_of(("true", "false"), row["usable"]) == "true"
             cell = Cell(
                 contract=row["contract"],
                 form=row["form"],
                 tier=row["tier"],
                 window=row["window"],
                 values_s=values,
-                dispersion_pct=float(row["dispersion_pct"]),
-                reason=row["reason"] if row["usable"] == "false" else "",
+                dispersion_pct=_not_negative(row["dispersion_pct"]),
+                reason="" if usable else row["reason"] or "not usable",
             )
-        except (ValueError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError) as error:
             raise InputError(f"not a cell ({error})", where=f"{path}:{number}", todo="build the cells again") from None
         cells.append(cell)
+    _check_whole(cells, path)
     return tuple(cells)
+
+
+def _check_whole(cells: Sequence[Cell], path: Path) -> None:
+    places = [(cell.form, cell.tier, cell.window) for cell in cells]
+    twice = next((place for place in places if places.count(place) > 1), None)
+    lone = next(((form, tier) for form, tier, _ in places if (form, tier, ALL) not in places), None)
+    if twice or lone:
+        what = f"lists {'/'.join(twice)} twice" if twice else f"has no row of {'/'.join(lone or ())} for all windows"
+        raise InputError(what, where=str(path), todo="build the cells again")
 
 
 def _reason(count: int, spread: float, steady: bool, repeats: int, limit: float) -> str:
@@ -198,11 +210,35 @@ def _by_tier(rows: Iterable[Mapping[str, str]]) -> dict[str, list[tuple[float, t
     tiers: dict[str, list[tuple[float, tuple[str, int]]]] = {}
     for row in rows:
         if row["role"] == "measured" and row["step_s"]:
-            step_s = float(row["step_s"])
-            if not 0 < step_s < float("inf"):
-                raise ValueError(f"step_s {row['step_s']}")
+            step_s = _positive(row["step_s"])
             tiers.setdefault(row["tier"], []).append((step_s, (row["denominator"], int(row["iterations"]))))
     return tiers
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{text} is not a positive time")
+    return value
+
+
+def _not_negative(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise ValueError(f"{text} is not a share")
+    return value
+
+
+def _window(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{value!r} is not a window")
+    return value
+
+
+def _one_of(known: Sequence[str], value: Any) -> str:
+    if value not in known:
+        raise ValueError(f"{value!r} is none of {', '.join(known)}")
+    return str(value)
 
 
 def _read_requests(path: Path) -> list[dict[str, str]]:
