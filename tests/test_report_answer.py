@@ -11,6 +11,8 @@ from report_results import settings, write_results
 from anchormatrix.report.answer import SizeAnswer, opening, size_answers
 from anchormatrix.report.load import load_report
 from anchormatrix.report.model import Report
+from anchormatrix.report.readings import of_ratios
+from anchormatrix.report.summary import cell_rows, summary
 
 
 def read(root: Path, **options: Any) -> tuple[Report, tuple[SizeAnswer, ...]]:
@@ -70,8 +72,11 @@ def test_a_difference_within_the_noise_floor_is_no_difference(tmp_path: Path) ->
 def test_a_form_that_did_not_run_leaves_its_size_incomplete(tmp_path: Path) -> None:
     _, answers = read(tmp_path, failed=("tp2-usp2",), sizes=(4,))
     four = next(answer for answer in answers if answer.size == 4)
-    assert four.detail == "because tp2-usp2 did not run through: crashed at start: out of memory"
-    assert "did not run through: tp2-usp2" in four.warnings
+    assert four.detail == (
+        "because tp2-usp2 did not run through: crashed at start: out of memory; "
+        "this size has no pair of forms to compare"
+    )
+    assert "without a number: tp2-usp2" in four.warnings
 
 
 @pytest.mark.parametrize(("size", "others"), [(2, "4 and 8"), (8, "2 and 4")])
@@ -92,3 +97,33 @@ def test_nothing_measured_yet_is_said_size_by_size(tmp_path: Path) -> None:
     first, second = opening(report, size_answers(report))
     assert "2 cards have no legal group, because no contract was resolved" in first
     assert second == "Whether a 4-step ranking may be trusted was not measured."
+
+
+def test_a_group_that_holds_cards_in_the_residue_state_decides_nothing(tmp_path: Path) -> None:
+    current = write_results(tmp_path, reject_first=4)
+    report = load_report(settings(), tmp_path, tmp_path / "matrix_report")
+    answers = size_answers(report)
+    eight = next(answer for answer in answers if answer.size == 8)
+    assert (eight.outcome, eight.confidence, eight.trusted) == ("not decidable", "", None)
+    assert eight.detail.startswith("because cards 0–3 of its group are in the residue state")
+    assert "use tp2-usp4" not in opening(report, answers)[0]
+    verdict = next(one for one in summary(report, answers)["verdicts"] if one["contract"] == current[8])
+    assert (verdict["status"], verdict["winner"], verdict["margin_pct"]) == ("incomplete", None, None)
+    assert report.choices.value is not None
+    assert current[8] not in report.choices.value.by_contract
+    assert report.choices.value.scaling == ()
+    note = "not one interconnect domain, bandwidth second-best; holds cards 0–3, which are in the residue state"
+    assert {row["note"] for row in cell_rows(report) if row["contract"] == current[8]} == {note}
+
+
+def test_ratios_of_cells_too_noisy_to_use_are_not_read(tmp_path: Path) -> None:
+    report, _ = read(tmp_path, noise=10, sizes=(4,))
+    assert of_ratios(report) == "Every ratio rests on a cell too noisy to use, so none is read."
+
+
+def test_a_contract_is_shown_with_the_version_it_was_entered_under(tmp_path: Path) -> None:
+    current = write_results(tmp_path, sizes=(4,))
+    path = tmp_path / "contracts.json"
+    path.write_text(path.read_text(encoding="utf-8").replace('"version": 1', '"version": 3'), encoding="utf-8")
+    report = load_report(settings(), tmp_path, tmp_path / "matrix_report")
+    assert [(one.contract.id, one.contract.version) for one in report.measured] == [(current[4], 1)]

@@ -84,7 +84,8 @@ def test_a_value_of_the_wrong_type_makes_the_file_unusable_not_the_report(tmp_pa
     path.write_text(text, encoding="utf-8")
     report = load(tmp_path)
     assert [problem.file for problem in report.problems] == [f"{current[4]}/tp1-usp4/attribution.json"]
-    assert "stage_ms" in report.problems[0].text
+    named = "is not a number to count with" if value in ("NaN", "1e999") else "stage_ms"
+    assert named in report.problems[0].text
 
 
 def test_a_contract_id_that_is_a_path_is_refused(tmp_path: Path) -> None:

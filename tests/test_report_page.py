@@ -122,7 +122,7 @@ def test_the_summary_has_the_promised_shape(tmp_path: Path) -> None:
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
     (one,) = summary["contracts"]
     assert summary["schema"] == 1
-    assert (one["size"], one["cards"], one["version"]) == (4, [0, 1, 2, 3], 1)
+    assert (one["size"], one["cards"], one["version"]) == (4, [0, 1, 2, 3], 2)
     assert {(cell["form"], cell["tier"], cell["window"]) for cell in summary["cells"]} == {
         (form, tier, window)
         for form in ("tp1-usp4", "tp2-usp2")

@@ -91,6 +91,7 @@ class Anatomy:
     status: str
     reason: str
     captured: str
+    on_ramp: bool
     rows_read: int
     rows_unusable: int
     step: str
@@ -145,6 +146,7 @@ def anatomy_from(fields: Fields) -> Anatomy:
         status=fields.text("status", "analysed"),
         reason=fields.text("reason", ""),
         captured=_captured(capture),
+        on_ramp=capture.text("status", "") == "on_ramp",
         rows_read=fields.integer("rows_read", 0),
         rows_unusable=_unusable_rows(fields),
         step=steps.text("step", ""),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anchormatrix.groups import show
 from anchormatrix.report.facts import ANCHOR, FEW, POOLED, Choice, Verdict
@@ -61,6 +61,14 @@ def _size_answer(report: Report, size: int) -> SizeAnswer:
     verdict = measured.verdict.value
     if verdict is None:
         return _undecided(size, NOT_DECIDABLE, "not decidable", measured.verdict.missing, measured)
+    if damaged := report.damaged(measured.contract):
+        why = f"cards {show(damaged)} of its group are in the residue state, as the smokes of smaller groups found"
+        return replace(
+            _undecided(size, NOT_DECIDABLE, "not decidable", why, measured),
+            basis=basis(report, measured),
+            changes=("a driver reset or another group, then a new smoke",),
+            warnings=_warnings(report, measured, verdict),
+        )
     choice = report.choices.value.by_contract.get(measured.contract.id) if report.choices.value else None
     words, trusted = _TRUST.get(verdict.status, (f"has the unknown status {verdict.status}", False))
     if verdict.winner:
@@ -82,7 +90,7 @@ def _size_answer(report: Report, size: int) -> SizeAnswer:
         conditions=choice.conditions if choice else (),
         unknowns=choice.unknowns if choice else (),
         changes=_changes(report, measured, verdict, choice),
-        warnings=_warnings(measured, verdict),
+        warnings=_warnings(report, measured, verdict),
         measured=measured,
         confidence=choice.confidence if choice and outcome != NOT_DECIDABLE else "",
     )
@@ -113,8 +121,11 @@ def _reason(report: Report, measured: Measured, verdict: Verdict) -> str:
             f"with a dispersion of {worst.dispersion_pct:.1f} % (limit {report.dispersion_limit_pct:g} %)"
         )
     if verdict.status == "incomplete" and verdict.missing:
-        blocked = [f"{form} {reason}" for form, reason in verdict.did_not_run]
-        return "; ".join([*blocked, *(f"missing is {entry}" for entry in other_missing(verdict))])
+        blocked = [
+            f"{form} {'is ' if reason.startswith('void') else ''}{reason}" for form, reason in verdict.did_not_run
+        ]
+        pair = ["this size has no pair of forms to compare"] if len(measured.measured_forms) < 2 else []
+        return "; ".join([*blocked, *(f"missing is {entry}" for entry in other_missing(verdict)), *pair])
     return (verdict.reason.split(". ")[0] or verdict.status.replace("_", " ")).rstrip(".")
 
 
@@ -175,17 +186,19 @@ def _first_sentence(text: str) -> str:
     return re.split(r"\. (?=[A-Z])", text, maxsplit=1)[0].rstrip(".")
 
 
-def _warnings(measured: Measured, verdict: Verdict) -> tuple[str, ...]:
-    found = [measured.contract.note] if measured.contract.note else []
+def _warnings(report: Report, measured: Measured, verdict: Verdict) -> tuple[str, ...]:
+    found = [note] if (note := report.note(measured.contract)) else []
     smoke = measured.smoke.value
     if smoke is None or smoke.status == "unverified":
         found.append(f"the group's smoke is unverified: {measured.smoke.missing or 'nothing to compare it with'}")
     drifted = [f"{drift.form} {drift.tier} {drift.drift_pct:+.1f} %" for drift in verdict.drifts if drift.exceeds]
     if drifted:
-        stands = "the conclusion still stands" if verdict.stands else "the conclusion does not stand"
-        found.append(f"cells moved between the windows ({', '.join(drifted)}); {stands}")
+        moved = f"cells moved between the windows ({', '.join(drifted)})"
+        if verdict.winner or verdict.tied_with:
+            moved += f"; the conclusion {'still stands' if verdict.stands else 'does not stand'}"
+        found.append(moved)
     if verdict.did_not_run:
-        found.append(f"did not run through: {listed([form for form, _ in verdict.did_not_run])}")
+        found.append(f"without a number: {listed([form for form, _ in verdict.did_not_run])}")
     if blurred := _blurred(verdict):
         found.append(f"few steps alone cannot tell {listed(blurred)} apart; the anchor can")
     if unlike := unlike_timed(measured):

@@ -147,9 +147,10 @@ def ratios(report: Report) -> Drawing:
         found = measured.verdict.value.ratio if measured.verdict.value else {}
         for form, ratio in found.items():
             off = 100 * (ratio - 1)
-            role = "good" if abs(off) <= limit else "bad"
-            mark = Mark(off, "circle" if role == "good" else "cross", role, f"{form}: r = {ratio:.4f}")
-            rows.append(Row(form, f"{measured.contract.size} cards", (mark,), f"r = {ratio:.3f}", role=role))
+            role = "muted" if not measured.readable(form) else "good" if abs(off) <= limit else "bad"
+            mark = Mark(off, "cross" if role == "bad" else "circle", role, f"{form}: r = {ratio:.4f}", role == "muted")
+            words = f"r = {ratio:.3f}" + (", unusable" if role == "muted" else "")
+            rows.append(Row(form, f"{measured.contract.size} cards", (mark,), words, role=role))
     if not rows:
         return note(title, "no form has both tiers measured")
     reach = 1.15 * max([1.6 * limit, *(abs(mark.value) for row in rows for mark in row.marks)])
@@ -159,6 +160,8 @@ def ratios(report: Report) -> Drawing:
         ("cross", "bad", "outside: the step time drifts with the step count", False),
         ("block", "band", f"±{limit:g} %", False),
     ]
+    if any(row.role == "muted" for row in rows):
+        legend.insert(2, ("circle", "muted", "from unusable cells, not read", True))
     return strip(title, rows, scale, legend)
 
 

@@ -36,8 +36,9 @@ def evidence(report: Report, answers: Sequence[SizeAnswer]) -> str:
                 readings.of_drifts(report),
             )
         ),
-        "## Did not run through",
+        "## Without a number",
         _table(tables.not_measured(report)),
+        _md(tables.NOT_MEASURED_NOTE) if tables.not_measured(report).rows else "",
         "## Smoke",
         _table(tables.smokes(report)),
         _md(tables.SMOKES_NOTE),

@@ -39,6 +39,7 @@ def page(report: Report, answers: Sequence[SizeAnswer], figures: Mapping[str, Fi
         gates={measured.contract.id: _gates(report, measured) for measured in report.measured},
         gates_note=analysis_tables.GATES_NOTE,
         smokes_note=tables.SMOKES_NOTE,
+        not_measured_note=tables.NOT_MEASURED_NOTE,
         cells_note=tables.CELLS_NOTE,
         commands=[(contract, session, command_line(session)) for contract, session in tables.commands(report)],
         cell_count=tables.pooled_count(report),

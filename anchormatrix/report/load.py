@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 from anchormatrix.errors import ConfigError
 from anchormatrix.forms import parse_form
 from anchormatrix.report import model, parse
 from anchormatrix.report.anatomy import anatomy_from
-from anchormatrix.report.facts import ContractFacts
+from anchormatrix.report.facts import ContractFacts, LedgerEntry
 from anchormatrix.report.sessions import session_from
 from anchormatrix.report.source import Part, Source, clean_text
 from anchormatrix.settings import Settings
@@ -23,7 +25,8 @@ def load_report(settings: Settings, results: Path, out: Path) -> model.Report:
     contracts = source.part(
         results / "contracts.json", parse.contracts_from, "no contract was resolved: run the contract target"
     )
-    current = contracts.value.current if contracts.value else ()
+    ledger = source.lines(results / "contracts.jsonl", parse.ledger_entry_from)
+    current = _versioned(contracts.value.current if contracts.value else (), ledger)
     everything = [_measured(source, facts) for facts in sorted(current, key=lambda facts: (facts.size, facts.rank))]
     rejected = [measured for measured in everything if _is_rejected(measured)]
     chosen: dict[int, model.Measured] = {}
@@ -32,7 +35,7 @@ def load_report(settings: Settings, results: Path, out: Path) -> model.Report:
             chosen.setdefault(measured.contract.size, measured)
     cards = source.part(results / "health.json", parse.cards_from, "the cards were not read: run the health target")
     verdict = settings.verdict
-    return model.Report(
+    report = model.Report(
         title=clean_text(settings.report.title),
         host=clean_text(settings.host.alias),
         model=clean_text(settings.engine.model),
@@ -53,13 +56,35 @@ def load_report(settings: Settings, results: Path, out: Path) -> model.Report:
         contracts=contracts,
         measured=tuple(chosen.values()),
         rejected=tuple(rejected),
-        ledger=source.lines(results / "contracts.jsonl", parse.ledger_entry_from),
+        ledger=ledger,
         choices=source.part(
             out / "decision.json", parse.choices_from, "no decision.json: the selection stage has not concluded"
         ),
         reruns=source.lines(results / "reruns.jsonl", parse.rerun_from),
         problems=tuple(source.problems),
     )
+    return _without_damaged(report)
+
+
+def _versioned(contracts: tuple[ContractFacts, ...], ledger: tuple[LedgerEntry, ...]) -> tuple[ContractFacts, ...]:
+    """Contracts with the version they were entered under; a candidate that was not entered keeps the planned one."""
+    entered = {entry.id: entry.version for entry in ledger}
+    return tuple(replace(facts, version=entered.get(facts.id, facts.version)) for facts in contracts)
+
+
+def _without_damaged(report: model.Report) -> model.Report:
+    """The report without decisions and scaling that rest on a group with damaged cards."""
+    damaged = {one.contract.id: one.contract.size for one in report.measured if report.damaged(one.contract)}
+    choices = report.choices.value
+    if choices is None or not damaged:
+        return report
+    ends = re.compile(rf"\b(?:from|to) (?:{'|'.join(map(str, damaged.values()))})\b(?: to \d+)? cards")
+    kept = replace(
+        choices,
+        by_contract={key: choice for key, choice in choices.by_contract.items() if key not in damaged},
+        scaling=tuple(text for text in choices.scaling if not ends.search(text)),
+    )
+    return replace(report, choices=replace(report.choices, value=kept))
 
 
 def _is_rejected(measured: model.Measured) -> bool:

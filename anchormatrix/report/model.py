@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from anchormatrix.groups import show
 from anchormatrix.report.anatomy import Anatomy
 from anchormatrix.report.facts import (
+    ANCHOR,
+    FEW,
     POOLED,
     CardState,
     Cell,
@@ -62,6 +65,10 @@ class Measured:
             sorted((cell for cell in found if cell.window != POOLED), key=lambda cell: (len(cell.window), cell.window))
         )
 
+    def readable(self, form: str) -> bool:
+        """Whether the cells of both tiers may be used, so that their ratio means something."""
+        return all((cell := self.cell(form, tier)) is not None and cell.usable for tier in (FEW, ANCHOR))
+
     @property
     def measured_forms(self) -> tuple[str, ...]:
         """Forms with a number in at least one tier."""
@@ -111,6 +118,26 @@ class Report:
             if measured.contract.size == size
         ]
         return "; ".join(reasons) or "no contract of this size was resolved"
+
+    def damaged(self, contract: ContractFacts) -> tuple[int, ...]:
+        """Cards of a group that the smokes of smaller groups found in the residue state; every card may say OK.
+
+        A group that holds such cards is as slow as they are, whatever its own smoke could be compared with.
+        """
+        found = {
+            card
+            for measured in self.rejected
+            if (smoke := measured.smoke.value) and any(kind == "residue" for kind, _ in smoke.findings)
+            if set(measured.contract.cards) < set(contract.cards)
+            for card in measured.contract.cards
+        }
+        return tuple(sorted(found))
+
+    def note(self, contract: ContractFacts) -> str:
+        """What every row measured on a group carries."""
+        damaged = self.damaged(contract)
+        residue = f"holds cards {show(damaged)}, which are in the residue state" if damaged else ""
+        return "; ".join(filter(None, (contract.note, residue)))
 
     @property
     def retired(self) -> tuple[LedgerEntry, ...]:

@@ -33,9 +33,18 @@ def of_step_times(report: Report, measured: Measured) -> str:
 
 def of_ratios(report: Report) -> str:
     """Which forms' step times drift with the step count."""
-    found = [(f, r) for m in report.measured if m.verdict.value for f, r in m.verdict.value.ratio.items()]
-    if not found:
+    ratios = [(m, f, r) for m in report.measured if m.verdict.value for f, r in m.verdict.value.ratio.items()]
+    if not ratios:
         return "No form has both tiers measured, so no ratio exists."
+    found = [(form, ratio) for measured, form, ratio in ratios if measured.readable(form)]
+    if not found:
+        return "Every ratio rests on a cell too noisy to use, so none is read."
+    if noisy := [form for measured, form, _ in ratios if not measured.readable(form)]:
+        return f"{_ratio_words(report, found)} Not read, for they rest on cells too noisy to use: {listed(noisy)}."
+    return _ratio_words(report, found)
+
+
+def _ratio_words(report: Report, found: list[tuple[str, float]]) -> str:
     limit = report.drift_limit_pct
     outside = [f"{form} ({ratio:.3f})" for form, ratio in found if 100 * abs(ratio - 1) > limit]
     farthest = max(found, key=lambda item: abs(item[1] - 1))
@@ -95,7 +104,7 @@ def of_step_parts(measured: Measured) -> str:
         rank = anatomy.slowest
         if rank is None or not rank.stage:
             continue
-        share = ""
+        share = ", no share: its capture hit the ramp" if anatomy.on_ramp else ""
         if anatomy.exposed_share is not None and anatomy.unprofiled_step_s is not None:
             step = f"its {anatomy.unprofiled_step_s:.3f} s at the few tier without the profiler"
             share = f", {100 * anatomy.exposed_share:.1f} % of {step}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from anchormatrix.report.answer import SizeAnswer
@@ -29,7 +30,7 @@ def summary(report: Report, answers: Sequence[SizeAnswer]) -> dict[str, Any]:
     return {
         "contracts": [_contract(measured) for measured in report.measured],
         "cells": [_cell(cell) for measured in report.measured for cell in measured.cells.value or ()],
-        "verdicts": [_verdict(measured) for measured in report.measured if measured.verdict.value],
+        "verdicts": [_verdict(report, measured) for measured in report.measured if measured.verdict.value],
         "answers": [
             {
                 "size": answer.size,
@@ -63,7 +64,7 @@ def cell_rows(report: Report) -> list[dict[str, Any]]:
         {
             **_cell(cell),
             "usable": str(cell.usable).lower(),
-            "note": measured.contract.note,
+            "note": report.note(measured.contract),
             "values_s": ";".join(f"{value:.9g}" for value in cell.values_s),
         }
         for measured in report.measured
@@ -98,10 +99,22 @@ def _cell(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _verdict(measured: Measured) -> dict[str, Any]:
+def _verdict(report: Report, measured: Measured) -> dict[str, Any]:
     verdict = measured.verdict.value
     if verdict is None:
         return {}
+    if report.damaged(measured.contract):  # nothing that damaged cards measured decides anything
+        why = report.note(measured.contract)
+        verdict = replace(
+            verdict,
+            status="incomplete",
+            reason=why,
+            winner=None,
+            margin_pct=None,
+            tied_with=(),
+            missing=(*verdict.missing, f"a group without damage: this one {why}"),
+            cure="reset the driver or use another group",
+        )
     return {
         "contract": measured.contract.id,
         "size": measured.contract.size,

@@ -16,6 +16,10 @@ CELLS_NOTE = (
     "The dispersion of window all is the worst of its windows; what lies between the windows is their drift. "
     "The median is that of all repeats."
 )
+NOT_MEASURED_NOTE = (
+    "A form that did not run through is not thereby unavailable: that needs a control arm which changes the suspected "
+    "dimension alone. A void session ran, but not as its form; its numbers are used nowhere."
+)
 SMOKES_NOTE = (
     "A smoke is the first request of a cold server, which often runs 10 to 15 % faster than the steady state: "
     "it is compared with smokes, never with cells."
@@ -44,7 +48,7 @@ class Table:
 def cells(report: Report) -> Table:
     """Every cell with its contract, window, repeats, median and dispersion."""
     found = [cell for measured in report.measured for cell in measured.cells.value or ()]
-    notes = {measured.contract.id: measured.contract.note for measured in report.measured}
+    notes = {measured.contract.id: report.note(measured.contract) for measured in report.measured}
     noted = any(notes.values())
     rows = tuple(
         (
