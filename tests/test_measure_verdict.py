@@ -150,6 +150,14 @@ def test_drift_between_the_windows_says_whether_the_conclusion_stands() -> None:
     assert (falls.status, falls.winner, falls.conclusion_stands) == ("unstable", None, False)
 
 
+def test_where_noise_decides_nothing_no_conclusion_is_said_to_stand() -> None:
+    noisy = [session(A, 1, 1.0, 1.0, pct=5.0), session(A, 2, 1.05, 1.05, pct=5.0), *both(B, 1.3, 1.3)]
+    result = verdict(*noisy)
+    assert (result.status, result.winner) == ("unstable", None)
+    assert f"Between the windows {A}/few +5.0 %, {A}/anchor +5.0 %" in result.reason
+    assert "conclusion" not in result.reason
+
+
 def test_iterations_counted_in_two_ways_are_not_compared() -> None:
     odd = session(B, 1, 1.2, 1.2)
     odd.denominators["few"] = (("requested", 5),) * 3  # type: ignore[index]

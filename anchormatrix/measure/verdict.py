@@ -112,7 +112,8 @@ class _Judge:
         flips = self._flips(few, anchor)
         status, reason, cure = self._status(unstable, missing, flips, r)
         winner, tied, margin, why = self._winner(anchor, undecidable=bool(unstable))
-        notes = [reason, why, self._drift_note(drifts, stands), self._blur_note(few, anchor)]
+        decided = bool(winner or tied)
+        notes = [reason, why, self._drift_note(drifts, stands, decided=decided), self._blur_note(few, anchor)]
         return Verdict(
             contract=self.contract,
             size=self.size,
@@ -259,10 +260,12 @@ class _Judge:
                 best.append(set(_order(tier, self._floor)[0]))
         return bool(set.intersection(*best)) if len(best) > 1 else None
 
-    def _drift_note(self, drifts: Iterable[Drift], stands: bool | None) -> str:
+    def _drift_note(self, drifts: Iterable[Drift], stands: bool | None, *, decided: bool) -> str:
         over = [f"{d.form}/{d.tier} {d.drift_pct:+.1f} %" for d in drifts if d.exceeds]
         if not over:
             return ""
+        if not decided and stands:  # no conclusion that could stand
+            return f"Between the windows {', '.join(over)}"
         outcome = (
             "the conclusion still stands: every window names the same winner"
             if stands
