@@ -88,7 +88,7 @@ _SERVER = (
     of_scenario("hang_at_load", "server hangs while loading", then=MARKED, cure="tp2-usp2/anchor"),
     of_scenario("hang_in_request", "4th request never ends"),
     of_scenario("hang_at_step", "5th request hangs at step 3"),
-    of_scenario("hang_deaf", "request hangs, server ignores SIGINT and SIGTERM"),
+    of_scenario("hang_deaf", "request hangs, server ignores SIGINT and SIGTERM: residue", then=OTHER_GROUP),
     of_scenario("oom_at_load", "device memory runs out while loading", lasts=True, then=STANDS),
     of_scenario("oom_in_request", "device memory runs out in the 4th request", **_KILLED_ONCE),
     of_scenario("comm_init", "communicators cannot be set up", lasts=True, then=STANDS),

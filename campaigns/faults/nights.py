@@ -16,8 +16,8 @@ from typing import Any
 from campaigns.faults.project import Project, make_project
 
 _FORMS = {2: ["tp1-usp2", "tp2-usp1"], 4: ["tp1-usp4", "tp2-usp2"], 8: ["tp1-usp8", "tp2-usp4"]}
-_FIRST_S, _LAST_S = 0.2, 12.0
 _NIGHT_S = 3600.0
+_KILLS_A_NIGHT = 8  # the moments are drawn from this part of a night's length, so that nights get on between kills
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,16 @@ def kill_and_resume(folder: Path, *, sessions: int, kills: int, seed: int, say: 
     windows = -(-sessions // sum(len(forms) for forms in _FORMS.values()))
     begin = time.monotonic()
     wanted = _finished(_night_project(folder / "undisturbed-night", windows))
-    say(f"an undisturbed night of {sessions} sessions takes {time.monotonic() - begin:.0f} s")
+    took_s = time.monotonic() - begin
+    say(f"an undisturbed night of {sessions} sessions takes {took_s:.0f} s")
     moments, spent, nights = random.Random(seed), 0, 0
     problems: list[str] = []
     while spent < kills and not problems:
         project = _night_project(folder / f"night-{nights + 1}", windows)
         done = False
         while not done and not problems:
-            last = _LAST_S if spent < kills else _NIGHT_S
-            killed, problem = _run_for(project, moments.uniform(_FIRST_S, last) if spent < kills else last, spent % 2)
+            limit_s = moments.uniform(0.0, took_s / _KILLS_A_NIGHT) if spent < kills else _NIGHT_S
+            killed, problem = _run_for(project, limit_s, whole_group=bool(spent % 2))
             spent, done = spent + killed, not killed
             problems += [problem] if problem else []
             say(f"night {nights + 1}, kill {spent}: {len(project.sessions())} sessions finished")
@@ -78,7 +79,7 @@ def _finished(project: Project) -> dict[str, Any]:
     return summary
 
 
-def _run_for(project: Project, seconds: float, whole_group: int) -> tuple[int, str]:
+def _run_for(project: Project, seconds: float, *, whole_group: bool) -> tuple[int, str]:
     """Run, kill after ``seconds``: whether it was killed (1 or 0), and what is wrong if it ended badly by itself."""
     run = project.start("matrix_report")
     try:
