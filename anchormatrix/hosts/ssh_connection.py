@@ -75,7 +75,7 @@ def _socket(settings: SshSettings, through: Connection | None) -> Any:
         raise HostError(
             f"cannot be reached{via} ({error})",
             where=_where(settings),
-            todo=f"check host.ssh and try `ssh -p {settings.port} {settings.host}`",
+            todo=f"check host.ssh and try `ssh -p {settings.port} {_where(settings).rpartition(':')[0]}`",
         ) from None
 
 
