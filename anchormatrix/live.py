@@ -38,7 +38,13 @@ def _version(host: Host, given: str | tuple[str, ...], settings: Settings, key: 
     """A version given as text, or the first line that the given command prints."""
     if isinstance(given, str):
         return given
-    done = host.run(given, timeout_s=settings.host.command_timeout_s, env=dict(settings.engine.env))
+    try:
+        done = host.run(given, timeout_s=settings.host.command_timeout_s, env=dict(settings.engine.env))
+    except HostError as error:
+        if settings.engine.kind != "dummy-run" or "was not found" not in error.what:
+            raise
+        todo = "make its environment with `make dummy-run-env`, or name the right interpreter in engine.command"
+        raise HostError(error.what, where=error.where, todo=todo) from None
     lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
     if not lines:
         raise HostError("prints no version", where=" ".join(given), todo=f"correct {key}, or give the version as text")

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from anchormatrix import live
 from anchormatrix.config import load_settings, merged
+from anchormatrix.errors import HostError
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = sorted((ROOT / "config" / "examples").glob("*.yaml"))
@@ -51,3 +53,13 @@ def test_without_the_hardware_one_line_says_what_is_missing(name, tool, tmp_path
     assert done.returncode == 2
     assert f"`{tool}` was not found" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_missing_dummy_run_environment_names_the_command_that_makes_it():
+    class Bare:
+        def run(self, argv, **_):
+            raise HostError(f"`{argv[0]}` was not found", where="here")
+
+    settings = load_settings(ROOT / "config" / "examples" / "cpu-dummy-run.yaml")
+    with pytest.raises(HostError, match=r"here: .*was not found; make its environment with `make dummy-run-env`"):
+        live._version(Bare(), settings.engine.version, settings, "engine.version")

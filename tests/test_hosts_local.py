@@ -76,6 +76,11 @@ def test_a_missing_program_is_an_error_that_shows_the_path(host: LocalHost):
         host.run(["no-such-tool", "info"], timeout_s=10)
 
 
+def test_a_program_given_by_its_path_is_not_looked_for_on_the_path(host: LocalHost):
+    with pytest.raises(HostError, match=r"`no/such/tool` was not found; install it there, or correct its path"):
+        host.run(["no/such/tool"], timeout_s=5)
+
+
 def test_a_failing_command_is_an_error_with_its_last_line_unless_not_checked(host: LocalHost):
     argv = ["sh", "-c", "echo first; echo the reason >&2; exit 3"]
     with pytest.raises(HostError, match="failed with exit code 3: the reason"):

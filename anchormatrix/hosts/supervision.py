@@ -249,7 +249,11 @@ def start_under(
 
 
 def missing_program(program: str, where: str, path: str) -> HostError:
-    """The error for a program that is not there; names the PATH that was searched."""
+    """The error for a program that is not there; names the PATH that was searched, unless a path was given."""
+    if "/" in program:
+        return HostError(
+            f"`{program}` was not found", where=where, todo="install it there, or correct its path in the configuration"
+        )
     shown = path if len(path) <= 300 else f"{path[:299]}…"
     return HostError(
         f"`{program}` was not found",
