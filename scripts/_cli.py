@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import TracebackType
 
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
@@ -16,6 +17,22 @@ from anchormatrix.errors import AnchorMatrixError
 
 FINDING = 1
 CANNOT = 2
+
+
+def _tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Name the missing package and the interpreter that has it: most likely the system's Python was called."""
+    if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith(("anchormatrix", "virtualhost")):
+        name = Path(sys.argv[0]).name
+        print(
+            f"{name}: {sys.executable} has no package {error.name}; run .venv/bin/python {sys.argv[0]} …"
+            " (any make target makes .venv)",
+            file=sys.stderr,
+        )
+        os._exit(CANNOT)  # the interpreter's own code would be 1, a finding
+    sys.__excepthook__(kind, error, trace)
+
+
+sys.excepthook = _tell
 
 
 def run(main: Callable[[], int | None]) -> None:
