@@ -22,7 +22,7 @@ from anchormatrix.files import read_json, write_text
 from anchormatrix.forms import Form, parse_form
 from anchormatrix.groups import show
 from anchormatrix.live import read_live
-from anchormatrix.nightly import Place, deadline_of, resolve_night
+from anchormatrix.nightly import DEADLINE, Place, deadline_of, resolve_night
 from anchormatrix.planning import Plan, Planned, make_plan, read_ledger
 from anchormatrix.progress import Progress, read_durations
 from anchormatrix.selection.configured import adaptive_limits, candidates_of
@@ -182,11 +182,15 @@ class RunPlan:
         return ()
 
     @property
-    def deadline_option(self) -> str:
-        """What tells a measuring command until when it may run; nothing outside a nightly sweep."""
+    def environment(self) -> dict[str, str]:
+        """What measuring commands find in their environment: until when a nightly sweep may measure.
+
+        It is no parameter of a job: a result does not become another one because the hour differs.
+        """
         if self.settings.night is None:
-            return ""
-        return f"--deadline {deadline_of(self.settings.night, self.settings.nightly.deadline):%Y-%m-%dT%H:%M}"
+            return {}
+        deadline = deadline_of(self.settings.night, self.settings.nightly.deadline)
+        return {DEADLINE: f"{deadline:%Y-%m-%dT%H:%M}"}
 
     @cached_property
     def progress(self) -> Progress:

@@ -1,5 +1,6 @@
 """What the rules share: the checked configuration, the plan read from the live host, and the helpers that name paths."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -26,6 +27,8 @@ try:
     )
 except AnchorMatrixError as error:
     raise WorkflowError(str(error))
+
+os.environ.update(RUN.environment)
 
 for notice in RUN.notices:
     logger.warning(notice)
@@ -193,3 +196,12 @@ def before_bandwidth(wildcards):
     return (
         [] if made.exists() else [ancient(f"{RESULTS}/{wildcards.contract}/smoke.json")]
     )
+
+
+def sessions_of_the_night(wildcards):
+    """All sessions; they are made anew because the run was given a night."""
+    if SETTINGS.night is None:
+        raise WorkflowError(
+            "nightly needs the night: run scripts/nightly.py, or snakemake --profile profiles/nightly nightly"
+        )
+    return sessions(wildcards)

@@ -39,7 +39,7 @@ for size in SIZES:
         shell:
             "python scripts/measure_window.py --config {input.config} --contract {input.contract} --form {wildcards.form}"
             " --window {wildcards.window} --generation {params.generation} --night '{params.night}'"
-            " {RUN.deadline_option} --out {output.session} > {log} 2>&1"
+            " --out {output.session} > {log} 2>&1"
 
 
 rule cells:

@@ -1,15 +1,6 @@
 """The nightly sweep: everything measured once per night under the same contracts, and the page that compares nights."""
 
 
-def sessions_of_the_night(wildcards):
-    """All sessions; they are made anew because the run was given a night."""
-    if SETTINGS.night is None:
-        raise WorkflowError(
-            "nightly needs the night: run scripts/nightly.py, or snakemake --profile profiles/nightly nightly"
-        )
-    return sessions(wildcards)
-
-
 rule nightly_report:
     input:
         sessions=sessions_of_the_night,

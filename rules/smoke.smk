@@ -26,4 +26,4 @@ checkpoint group_smoke:
     shell:
         "python scripts/measure_smoke.py --config {input.config} --contract {input.contract} --state {params.state}"
         " --generation {params.generation} --night '{params.night}'"
-        " {RUN.deadline_option} --out {output} > {log} 2>&1"
+        " --out {output} > {log} 2>&1"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from anchormatrix.engines.open import open_engine
 from anchormatrix.files import read_json
 from anchormatrix.hosts.open import open_host
 from anchormatrix.measure.rig import Rig
+from anchormatrix.nightly import DEADLINE
 from anchormatrix.ownership import follow_owner
 from anchormatrix.settings import Settings
 
@@ -35,7 +37,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--deadline",
         type=datetime.fromisoformat,
-        help="local time as 2026-12-01T06:00; what cannot finish before it, judged from history, is not started",
+        default=os.environ.get(DEADLINE),
+        help="local time as 2026-12-01T06:00 (default: $ANCHORMATRIX_DEADLINE);"
+        " what cannot finish before it, judged from history, is not started",
     )
     parser.add_argument("--dry-run", action="store_true", help="print the exact commands and requests; start nothing")
 

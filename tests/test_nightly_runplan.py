@@ -71,8 +71,8 @@ def test_a_night_that_was_cut_off_is_finished_by_a_plain_run(tmp_path: Path) -> 
 
 
 def test_only_a_night_that_was_asked_for_has_a_deadline(tmp_path: Path) -> None:
-    assert _plan(tmp_path).deadline_option == ""
-    assert _plan(tmp_path, night="2026-11-30").deadline_option == "--deadline 2026-12-01T06:00"
+    assert _plan(tmp_path).environment == {}
+    assert _plan(tmp_path, night="2026-11-30").environment == {"ANCHORMATRIX_DEADLINE": "2026-12-01T06:00"}
 
 
 def test_the_file_that_asks_for_more_is_new_in_every_run(tmp_path: Path) -> None:
