@@ -101,6 +101,11 @@ def test_every_figure_is_a_well_formed_file_with_its_own_light_and_dark(tmp_path
         assert not re.search(r"\bNaN\b|\binf\b", text)
 
 
+def test_cards_in_the_residue_state_are_marked_though_they_say_ok(tmp_path: Path) -> None:
+    picture = (build(tmp_path, reject_first=4, sizes=(4,)) / "figures" / "topology.svg").read_text(encoding="utf-8")
+    assert picture.count(">residue</text>") == 4
+
+
 def test_every_repeat_of_both_windows_is_a_mark(tmp_path: Path) -> None:
     svg = (build(tmp_path, sizes=(4,)) / "figures" / "step-times.svg").read_text(encoding="utf-8")
     titles = re.findall(r"<title>(window \d, repeat \d: [\d.]+ s)</title>", svg)

@@ -61,7 +61,7 @@ def _size_answer(report: Report, size: int) -> SizeAnswer:
     verdict = measured.verdict.value
     if verdict is None:
         return _undecided(size, NOT_DECIDABLE, "not decidable", measured.verdict.missing, measured)
-    if damaged := report.damaged(measured.contract):
+    if damaged := report.damaged(measured):
         why = f"cards {show(damaged)} of its group are in the residue state, as the smokes of smaller groups found"
         return replace(
             _undecided(size, NOT_DECIDABLE, "not decidable", why, measured),
@@ -187,7 +187,7 @@ def _first_sentence(text: str) -> str:
 
 
 def _warnings(report: Report, measured: Measured, verdict: Verdict) -> tuple[str, ...]:
-    found = [note] if (note := report.note(measured.contract)) else []
+    found = [note] if (note := report.note(measured)) else []
     smoke = measured.smoke.value
     if smoke is None or smoke.status == "unverified":
         found.append(f"the group's smoke is unverified: {measured.smoke.missing or 'nothing to compare it with'}")

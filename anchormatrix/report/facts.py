@@ -93,6 +93,11 @@ class SmokeResult:
     form: str
     command: tuple[str, ...]
 
+    @property
+    def passed(self) -> bool:
+        """Whether the group was found as fast as expected."""
+        return self.status == "passed"
+
 
 @dataclass(frozen=True)
 class Cell:

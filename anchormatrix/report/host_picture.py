@@ -32,7 +32,7 @@ def host_picture(report: Report) -> Drawing:
     for number, domain in enumerate(topology.domains):
         _draw_domain(drawing, topology, domain, number, columns, pitch, top)
     for card in topology.cards:
-        _draw_card(drawing, card, states.get(card), columns[card], top, size)
+        _draw_card(drawing, card, states.get(card), columns[card], top, size, residue=card in report.residue)
     y = top + 124
     y = _draw_slow_links(drawing, topology, columns, y)
     _draw_groups(drawing, report, topology, columns, pitch, y + 18)
@@ -99,11 +99,14 @@ def _draw_domain(
     )
 
 
-def _draw_card(drawing: Drawing, card: int, state: CardState | None, x: float, top: float, size: float) -> None:
-    alarmed = state is not None and state.alarmed
+def _draw_card(
+    drawing: Drawing, card: int, state: CardState | None, x: float, top: float, size: float, *, residue: bool
+) -> None:
+    alarmed = residue or (state is not None and state.alarmed)
     busy = state is not None and bool(state.foreign)
     role = "bad" if alarmed else "waiting" if busy else "compute"
     words = f"card {card}" + (f": {state.name}, health {state.health}" if state else ": not in the health listing")
+    words += "; its smoke found the residue state" if residue else ""
     words += "; tenant " + ", ".join(state.foreign) if state and state.foreign else ""
     drawing.rect(x - size / 2, top, size, size, "panel", radius=7, tip=words)
     drawing.frame(x - size / 2, top, size, size, role, radius=7)
@@ -112,12 +115,12 @@ def _draw_card(drawing: Drawing, card: int, state: CardState | None, x: float, t
         drawing.marker(x + size / 2 - 7, top + 8, "cross", "bad", size=4, tip=words)
     if busy:
         drawing.marker(x - size / 2 + 8, top + 8, "diamond", "waiting", size=4, tip=words)
-    health = state.health if state else "not read"
+    health = "residue" if residue else state.health if state else "not read"
     drawing.text(
         x, top + size + 15, fitted(health, size + 24, 11), role="bad" if alarmed else "muted", anchor="middle", size=11
     )
     if state and state.total_mb:
-        used = f"{state.used_mb / 1024:.0f}/{state.total_mb / 1024:.0f} GB"
+        used = f"{state.used_mb / 1024:.0f}/{state.total_mb / 1024:.0f} GiB"
         drawing.text(x, top + size + 29, used, role="muted", anchor="middle", size=10.5)
 
 

@@ -74,7 +74,7 @@ def _versioned(contracts: tuple[ContractFacts, ...], ledger: tuple[LedgerEntry, 
 
 def _without_damaged(report: model.Report) -> model.Report:
     """The report without decisions and scaling that rest on a group with damaged cards."""
-    damaged = {one.contract.id: one.contract.size for one in report.measured if report.damaged(one.contract)}
+    damaged = {one.contract.id: one.contract.size for one in report.measured if report.damaged(one)}
     choices = report.choices.value
     if choices is None or not damaged:
         return report

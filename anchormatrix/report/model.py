@@ -119,25 +119,36 @@ class Report:
         ]
         return "; ".join(reasons) or "no contract of this size was resolved"
 
-    def damaged(self, contract: ContractFacts) -> tuple[int, ...]:
+    def damaged(self, measured: Measured) -> tuple[int, ...]:
         """Cards of a group that the smokes of smaller groups found in the residue state; every card may say OK.
 
-        A group that holds such cards is as slow as they are, whatever its own smoke could be compared with.
+        A group that holds such cards is as slow as they are; only a smoke of its own that passed says otherwise, not
+        one that had nothing to be compared with.
         """
-        found = {
-            card
+        if measured.smoke.value and measured.smoke.value.passed:
+            return ()
+        found = [cards for cards in self._residue if cards < set(measured.contract.cards)]
+        return tuple(sorted(set().union(*found)))
+
+    def note(self, measured: Measured) -> str:
+        """What every row measured on a group carries."""
+        damaged = self.damaged(measured)
+        residue = f"holds cards {show(damaged)}, which are in the residue state" if damaged else ""
+        return "; ".join(filter(None, (measured.contract.note, residue)))
+
+    @property
+    def residue(self) -> frozenset[int]:
+        """Cards of groups found in the residue state that no group with a passed smoke holds."""
+        passed = [set(one.contract.cards) for one in self.measured if one.smoke.value and one.smoke.value.passed]
+        return frozenset(set().union(*self._residue) - set().union(*passed))
+
+    @property
+    def _residue(self) -> list[set[int]]:
+        return [
+            set(measured.contract.cards)
             for measured in self.rejected
             if (smoke := measured.smoke.value) and any(kind == "residue" for kind, _ in smoke.findings)
-            if set(measured.contract.cards) < set(contract.cards)
-            for card in measured.contract.cards
-        }
-        return tuple(sorted(found))
-
-    def note(self, contract: ContractFacts) -> str:
-        """What every row measured on a group carries."""
-        damaged = self.damaged(contract)
-        residue = f"holds cards {show(damaged)}, which are in the residue state" if damaged else ""
-        return "; ".join(filter(None, (contract.note, residue)))
+        ]
 
     @property
     def retired(self) -> tuple[LedgerEntry, ...]:

@@ -64,7 +64,7 @@ def cell_rows(report: Report) -> list[dict[str, Any]]:
         {
             **_cell(cell),
             "usable": str(cell.usable).lower(),
-            "note": report.note(measured.contract),
+            "note": report.note(measured),
             "values_s": ";".join(f"{value:.9g}" for value in cell.values_s),
         }
         for measured in report.measured
@@ -103,8 +103,8 @@ def _verdict(report: Report, measured: Measured) -> dict[str, Any]:
     verdict = measured.verdict.value
     if verdict is None:
         return {}
-    if report.damaged(measured.contract):  # nothing that damaged cards measured decides anything
-        why = report.note(measured.contract)
+    if report.damaged(measured):  # nothing that damaged cards measured decides anything
+        why = report.note(measured)
         verdict = replace(
             verdict,
             status="incomplete",

@@ -48,7 +48,7 @@ class Table:
 def cells(report: Report) -> Table:
     """Every cell with its contract, window, repeats, median and dispersion."""
     found = [cell for measured in report.measured for cell in measured.cells.value or ()]
-    notes = {measured.contract.id: report.note(measured.contract) for measured in report.measured}
+    notes = {measured.contract.id: report.note(measured) for measured in report.measured}
     noted = any(notes.values())
     rows = tuple(
         (
