@@ -39,22 +39,29 @@ class HostSettings:
 
 @dataclass(frozen=True)
 class DeviceSettings:
-    """Which vendor's cards. ``toolkit`` is a version as text or the command that prints it."""
+    """Which vendor's cards. ``toolkit`` is a version as text or the command that prints it.
+
+    ``collective_test`` is the vendor's collective test, with places for what to run; empty where torch measures.
+    """
 
     kind: str
     toolkit: str | tuple[str, ...] = "not stated"
     cards: int | None = None
     cores_per_card: int = 1
+    collective_test: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """The serving engine. ``command`` is what comes before ``serve``; it may be a wrapper."""
+    """The serving engine. ``command`` is what comes before ``serve``, ``python`` starts Python in its environment;
+    both may be wrappers.
+    """
 
     kind: str
     model: str
     command: tuple[str, ...] = ("vllm",)
     version: str | tuple[str, ...] = ("vllm", "--version")
+    python: tuple[str, ...] = ("python3",)
     extra_args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     ready_timeout_s: float = 1800
@@ -189,14 +196,12 @@ class AttributionSettings:
 
 @dataclass(frozen=True)
 class BandwidthSettings:
-    """The size sweep of a group: by the configured collective test, else by torch in ``python``'s environment."""
+    """The size sweep of a group: by the device's collective test, else by torch in the engine's environment."""
 
     enabled: bool
     sizes_mb: tuple[float, ...]
     concurrency: tuple[int, ...]
     repeats: int
-    command: tuple[str, ...]
-    python: tuple[str, ...] = ("python3",)
     timeout_s: float = 300
 
 

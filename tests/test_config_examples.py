@@ -27,13 +27,13 @@ def test_the_readme_names_the_examples_that_exist():
 def test_an_example_is_valid_and_holds_nothing_of_the_virtual_host(path):
     settings = load_settings(path)
     assert "virtual" not in f"{merged([path])['host']}{merged([path])['device']}{merged([path])['engine']}"
-    assert "hccl-test" not in settings.selection.bandwidth.command
+    assert settings.device.collective_test == ()
 
 
 def test_a_container_is_handed_the_mark_and_every_variable_of_the_server():
     settings = load_settings(ROOT / "config" / "examples" / "ascend-ssh.yaml")
     assert settings.engine.command[:5] == ("docker", "exec", "--env=ANCHORMATRIX_RUN", "{env}", "box")
-    assert "--env=ASCEND_RT_VISIBLE_DEVICES" in settings.selection.bandwidth.python
+    assert "--env=ASCEND_RT_VISIBLE_DEVICES" in settings.engine.python
 
 
 @pytest.mark.parametrize(("name", "tool"), [("ascend-local", "npu-smi"), ("nvidia-local", "nvidia-smi")])

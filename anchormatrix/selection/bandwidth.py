@@ -96,7 +96,7 @@ def test_argv(command: Sequence[str], order: SweepOrder) -> list[str]:
         if match[1] not in values:
             raise ConfigError(
                 f"{{{match[1]}}} is not known",
-                where="selection.bandwidth.command",
+                where="device.collective_test",
                 expected=", ".join(f"{{{name}}}" for name in values),
             )
         return values[match[1]]

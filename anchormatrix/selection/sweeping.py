@@ -29,12 +29,11 @@ Say = Callable[[str], None]
 
 def sweep_argv(order: SweepOrder, settings: Settings) -> list[str]:
     """The command of one sweep. The micro-benchmark travels as text, so the host needs nothing of this project."""
-    wanted = settings.selection.bandwidth
-    if wanted.command:
-        return test_argv(wanted.command, order)
+    if settings.device.collective_test:
+        return test_argv(settings.device.collective_test, order)
     device, backend = _BACKENDS[settings.device.kind]
     source = resources.files("anchormatrix.selection").joinpath("collective_bench.py").read_text(encoding="utf-8")
-    return [*wanted.python, "-c", source, bench_order(order, device=device, backend=backend)]
+    return [*settings.engine.python, "-c", source, bench_order(order, device=device, backend=backend)]
 
 
 def run_sweep(
@@ -46,7 +45,7 @@ def run_sweep(
     to) the sweep is empty. Raises :class:`HostError` when all orders fail, and what :func:`read_fit` and the lease
     raise when the cards are not to be had.
     """
-    wanted = settings.selection.bandwidth
+    test = settings.device.collective_test
     points: list[SweepPoint] = []
     left_out: list[str] = []
     wait_s = settings.health.busy_wait_s if settings.health.on_busy == "wait" else 0.0
@@ -54,7 +53,7 @@ def run_sweep(
         read_fit(contract, host, device, settings, say)
         for order in orders:
             name = f"{order.collective} over {order.ranks} ranks ({order.link_class}), {order.concurrency} at once"
-            if not can_be_run(wanted.command, order):
+            if not can_be_run(test, order):
                 left_out.append(f"{name}: the command has no {{concurrency}}")
                 continue
             try:
@@ -67,18 +66,18 @@ def run_sweep(
             say(f"{name}: {found[-1].gb_s:.1f} GB/s at {found[-1].bytes / 1e6:g} MB")
     if orders and not points:
         raise HostError("no sweep succeeded", where="bandwidth", todo=left_out[0])
-    tool = wanted.command[0] if wanted.command else f"torch.distributed in {' '.join(wanted.python)}"
+    tool = test[0] if test else f"torch.distributed in {' '.join(settings.engine.python)}"
     return Sweep(tuple(points), "; ".join([tool, *left_out]))
 
 
 def _run_one(order: SweepOrder, host: Host, visible: Mapping[str, str], settings: Settings) -> tuple[SweepPoint, ...]:
     argv = sweep_argv(order, settings)
-    shown = argv[0] if settings.selection.bandwidth.command else "collective_bench.py"
+    shown = argv[0] if settings.device.collective_test else "collective_bench.py"
     env = {**settings.engine.env, **visible}
     done = host.run(argv, env=env, timeout_s=settings.selection.bandwidth.timeout_s, check=False)
     if done.returncode:
         raise HostError(f"exit code {done.returncode}: {_last_line(done)}", where=shown)
-    parse = parse_collective_test if settings.selection.bandwidth.command else parse_bench
+    parse = parse_collective_test if settings.device.collective_test else parse_bench
     return points_of(order, parse(done.stdout, command=shown))
 
 
