@@ -28,6 +28,7 @@ rule gates:
         forms_attributed,
         contract=f"{RESULTS}/{{contract}}/contract.json",
         verdict=f"{RESULTS}/{{contract}}/verdict.json",
+        health=ancient(f"{RESULTS}/health.json"),
         config=CONFIG,
     output:
         f"{RESULTS}/{{contract}}/gates.json",
