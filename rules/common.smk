@@ -14,6 +14,11 @@ from anchormatrix.runplan import RunPlan, prepare_run, put_interpreter_first
 
 RESULTS = "results"
 
+if not Path("scripts/measure_window.py").exists():
+    raise WorkflowError(
+        f"run snakemake in the project's folder (cd {workflow.basedir}): its commands and results/ are found from there"
+    )
+
 put_interpreter_first()
 name_owner()
 
