@@ -33,5 +33,5 @@ def test_from_another_folder_the_workflow_says_where_to_run_it(tmp_path):
         check=False,
     )
     assert done.returncode == 1
-    assert f"run snakemake in the project's folder (cd {ROOT})" in done.stderr
+    assert f"run snakemake in the project's folder (cd {ROOT})" in done.stdout + done.stderr
     assert not (tmp_path / "results").exists()
