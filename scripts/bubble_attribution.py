@@ -59,13 +59,13 @@ def main() -> int:
     )
     found = bubbles(capture, choice.step, options)
     rows = [bubbles_json(one) for one in found]
-    lag = ("median", "within_100us_share")
+    lag = {"lag_median_ms": "median", "lag_within_100us_share": "within_100us_share"}
     show(
         f"Gaps of the compute stream ({choice.why})",
         (
             {"rank": row["rank"]}
             | {key: value for key, value in row.items() if key.endswith("_ms") and key != "producer_lag_ms"}
-            | {f"lag_{key}": row["producer_lag_ms"][key] for key in lag}
+            | {shown: row["producer_lag_ms"][key] for shown, key in lag.items()}
             for row in rows
         ),
     )
