@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from anchormatrix.captures.table import KERNEL_COLUMNS
 from anchormatrix.errors import InputError
 
 HEADER = "Stream ID,Name,Accelerator Core,Start Time(us),Duration(us)"
+ROW = ",16,K,AI_CORE,6.000,1.000"
 
 
 def ascend(root: Path, folder: str, *rows: str) -> Path:
@@ -112,4 +114,53 @@ def test_a_file_with_a_header_and_no_rows_is_an_empty_capture(tmp_path):
     path = tmp_path / "kernel_details.csv"
     path.write_text(HEADER + "\n")
     with pytest.raises(InputError, match="has a header and no rows"):
+        load_capture(tmp_path)
+
+
+def test_a_header_without_a_line_end_is_an_empty_capture(tmp_path):
+    ascend(tmp_path, "rank0").write_text(HEADER)
+    with pytest.raises(InputError, match="has a header and no rows"):
+        load_capture(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["kernel_details.csv", "trace.json"])
+def test_a_pipe_is_not_waited_for(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(InputError, match=r"holds no profiler output \(0 files\)"):
+        load_capture(tmp_path)
+
+
+def test_a_link_to_itself_is_named(tmp_path):
+    (tmp_path / "kernel_details.csv").symlink_to("kernel_details.csv")
+    with pytest.raises(InputError, match=r"kernel_details\.csv: cannot be read"):
+        load_capture(tmp_path)
+
+
+def test_numbers_that_no_rank_and_no_step_has_are_not_taken_for_one(tmp_path):
+    folder = ascend(tmp_path, "rank99999").parent
+    (folder / "profiler_info_99999.json").write_text("{}")
+    (folder / "kernel_details.csv").write_text(f"Step Id,{HEADER}\n99999999999,16,K,AI_CORE,5.000,1.000\n7{ROW}\n")
+    capture = load_capture(tmp_path)
+    assert capture.ranks == (0,)
+    assert capture.kernels["step"].tolist() == [-1, 7]
+
+
+@pytest.mark.parametrize("rank", [True, 40_000, 10**30, -1, "0", 1.0])
+def test_a_trace_with_an_impossible_rank_goes_by_its_name(tmp_path, rank):
+    trace(tmp_path, "rank-3.json", rank)
+    assert load_capture(tmp_path).ranks == (3,)
+
+
+def test_a_trace_with_endless_digits_is_one_line(tmp_path):
+    (tmp_path / "t.json").write_text('{"traceEvents": [{"ts": ' + "9" * 5000 + "}]}")
+    with pytest.raises(InputError, match=r"t\.json: is not a readable trace"):
+        load_capture(tmp_path)
+
+
+def test_fields_beyond_what_a_csv_reader_takes_are_unusable_and_not_a_crash(tmp_path):
+    path = ascend(tmp_path, "rank0", "16,K,AI_CORE,5.000,1.000", "x" * 200_000)
+    with pytest.raises(InputError, match="1 of 2 rows"):
+        load_capture(tmp_path)
+    path.write_text("a\rb" + HEADER)
+    with pytest.raises(InputError, match="is empty"):
         load_capture(tmp_path)

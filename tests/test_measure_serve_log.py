@@ -242,3 +242,16 @@ def test_lost_lines_never_change_the_step_time_of_what_is_left(lost: list[int]) 
     timed = [request.step_s for request in log.requests if request.step_s is not None]
     # A request whose sampling line and one of whose neighbour's stage lines are gone cannot be told from its neighbour.
     assert len(lost) > 1 or all(step_s == pytest.approx(2.0) for step_s in timed)
+
+
+@pytest.mark.parametrize(
+    "spoiled", [("pid=", "pid=" + "9" * 5000), ("_SP", "_SP" + "9" * 5000), ("took 1", "took " + "1" * 400)]
+)
+def test_digits_without_end_are_no_number(spoiled: tuple[str, str]) -> None:
+    text = (
+        "INFO 10-09 08:38:05 [api.py:1] sampling params: steps=4, width=832\n"
+        "(DiffusionWorker_SP0_TP0 pid=1) INFO 10-09 08:38:09 [profiler.py:1] "
+        "[DiffusionPipelineProfiler] Pipe.diffuse took 1.0s\n"
+    )
+    assert [request.diffuse_s for request in parse_serve_log(text).requests] == [1.0]
+    assert [request.diffuse_s for request in parse_serve_log(text.replace(*spoiled)).requests] in ([None], [1.0])

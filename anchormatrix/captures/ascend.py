@@ -121,7 +121,7 @@ def _steps(raw: pa.Table) -> pa.Array:
     if STEP not in raw.column_names:
         return pa.array(np.zeros(raw.num_rows, np.int32))
     column = _one_chunk(raw[STEP])
-    numbers = [int(text) if text.strip().isdecimal() else OUTSIDE for text in column.dictionary.to_pylist()]
+    numbers = [_whole(text.strip(), OUTSIDE) for text in column.dictionary.to_pylist()]
     if not any(number != OUTSIDE for number in numbers):
         numbers = [0] * len(numbers)  # the column is there and empty: a capture of one step
     return pa.array(np.asarray(numbers or [0], np.int32)[np.asarray(column.indices)])
@@ -193,13 +193,16 @@ def read_step_trace(path: Path, rank: int) -> pd.DataFrame:
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"cannot be read ({error})", where=str(path)) from None
     reader = csv.reader(io.StringIO(text, newline=""))
-    names = [name.strip() for name in next(reader, [])]
+    try:
+        names = [name.strip() for name in next(reader, [])]
+        rows = [(reader.line_num, row) for row in reader if any(field.strip() for field in row)]
+    except csv.Error as error:
+        raise InputError(f"is not readable as CSV ({error})", where=f"{path}:{reader.line_num}") from None
     missing = [name for name in STEP_TABLE if name not in names and name not in _STEP_OPTIONAL]
     if missing:
         raise InputError(
             f"has no column {', '.join(repr(name) for name in missing)}", where=f"{path}:1", todo="is it a step table?"
         )
-    rows = [(reader.line_num, row) for row in reader if any(field.strip() for field in row)]
     values: dict[str, list[int]] = {column: [] for column in ("rank", "step", *STEP_TABLE.values())}
     for line, row in rows:
         if len(row) != len(names):
@@ -219,7 +222,8 @@ def read_step_trace(path: Path, rank: int) -> pd.DataFrame:
 
 
 def _whole(text: str, default: int) -> int:
-    return int(text) if text.isdecimal() else default
+    """A number of a rank or step; nine digits are more than any has."""
+    return int(text) if text.isdecimal() and len(text) <= 9 else default
 
 
 def _step_time(text: str, name: str, where: str) -> int:

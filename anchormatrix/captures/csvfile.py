@@ -63,6 +63,9 @@ class UnusableRows:
             )
 
 
+_ENCODED = pa.dictionary(pa.int32(), pa.string())
+
+
 def open_binary(path: Path) -> BinaryIO:
     """Open a file, unpacking gzip by its name."""
     return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
@@ -78,7 +81,7 @@ def read_header(path: Path) -> list[str]:
             line = stream.readline(1 << 20).decode("utf-8-sig", errors="replace")
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"cannot be read ({error})", where=str(path)) from None
-    names = [name.strip() for name in next(csv.reader([line]), [])]
+    names = [name.strip() for name in _fields(line)]
     if not any(names):
         raise InputError("is empty", where=str(path), expected="a CSV header", todo="capture again")
     twice = [name for name, count in Counter(names).items() if count > 1 and name]
@@ -101,7 +104,15 @@ def read_columns(path: Path, columns: Sequence[str], text: Sequence[str]) -> tup
         accounted = False
     if not accounted:
         with _clean_copy(path, bad) as (copy, original_line):
-            table, broken, _ = _parse(copy, names, columns, text)
+            try:
+                table, broken, _ = _parse(copy, names, columns, text)
+            except pa.ArrowInvalid as error:
+                if _lines(copy) > 1:
+                    raise InputError(
+                        f"is not readable as CSV ({quoted_line(str(error))})", where=str(path), todo="capture again"
+                    ) from None
+                types = [pa.string() if name in text else _ENCODED for name in columns]
+                table, broken = pa.schema(list(zip(columns, types, strict=True))).empty_table(), []
             numbered = original_line
     for line, count, first in _broken_rows(broken, len(names)):
         bad.add(WRONG_FIELDS, numbered(line), first, count)
@@ -117,7 +128,6 @@ def _parse(
         broken.append((row.number, row.text))
         return "skip"
 
-    encoded = pa.dictionary(pa.int32(), pa.string())
     table = pacsv.read_csv(
         path,
         # One thread: rows keep their numbers, and ranks are read beside each other anyway.
@@ -125,7 +135,7 @@ def _parse(
         parse_options=pacsv.ParseOptions(invalid_row_handler=skip),
         convert_options=pacsv.ConvertOptions(
             include_columns=list(columns),
-            column_types={name: pa.string() if name in text else encoded for name in columns},
+            column_types={name: pa.string() if name in text else _ENCODED for name in columns},
         ),
     )
     return table, broken, lambda line: line
@@ -151,7 +161,15 @@ def _broken_rows(broken: list[tuple[int, str]], fields: int) -> Iterator[tuple[i
 
 
 def _width(text: str) -> int:
-    return len(next(csv.reader([text]), []))
+    return len(_fields(text))
+
+
+def _fields(line: str) -> list[str]:
+    """The fields of one line; none when no CSV reader would take it for one."""
+    try:
+        return next(csv.reader([line]), [])
+    except csv.Error:
+        return []
 
 
 def _lines(path: Path) -> int:

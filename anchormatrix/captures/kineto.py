@@ -21,7 +21,7 @@ import pyarrow as pa
 from anchormatrix.captures.csvfile import UnusableRows, open_binary
 from anchormatrix.captures.decimals import Int64s, nanoseconds
 from anchormatrix.captures.names import COMMUNICATION, COMPUTE, COPY, torch_family
-from anchormatrix.captures.table import OUTSIDE
+from anchormatrix.captures.table import MOST_RANKS, OUTSIDE
 from anchormatrix.errors import InputError
 
 _DEVICE = {"kernel": COMPUTE, "gpu_memcpy": COPY, "gpu_memset": COPY, "memcpy": COPY, "memset": COPY}
@@ -92,7 +92,8 @@ def read_trace(path: Path) -> TraceFile:
         raise InputError("holds no kernel and no operator", where=str(path), todo="was anything running when captured?")
     info = document.get("distributedInfo") if isinstance(document, dict) else None
     rank = info.get("rank") if isinstance(info, dict) else None
-    return TraceFile(table, windows, rank if isinstance(rank, int) and rank >= 0 else None, read, bad)
+    stated = rank if isinstance(rank, int) and not isinstance(rank, bool) and 0 <= rank <= MOST_RANKS else None
+    return TraceFile(table, windows, stated, read, bad)
 
 
 def _load(path: Path) -> Any:
@@ -100,7 +101,7 @@ def _load(path: Path) -> Any:
         with open_binary(path) as stream:
             # Numbers with a point stay text, so no time stamp passes through a float.
             return json.load(stream, parse_float=str)
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise InputError(
             f"is not a readable trace ({error})",
             where=str(path),

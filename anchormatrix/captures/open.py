@@ -18,7 +18,7 @@ import pyarrow as pa
 from anchormatrix.captures.ascend import RankKernels, read_kernel_details, read_step_trace
 from anchormatrix.captures.kineto import TraceFile, is_trace, read_trace
 from anchormatrix.captures.names import CORES
-from anchormatrix.captures.table import OUTSIDE, Capture, empty_windows
+from anchormatrix.captures.table import MOST_RANKS, OUTSIDE, Capture, empty_windows
 from anchormatrix.errors import InputError
 
 LIMIT_PCT = 1.0
@@ -53,12 +53,13 @@ def load_capture(directory: Path | str, *, limit_pct: float = LIMIT_PCT) -> Capt
 
 
 def _files_below(root: Path) -> list[Path]:
-    return sorted(
-        Path(folder, name)
-        for folder, _, names in os.walk(root)
-        for name in names
-        if not name.startswith(".")  # a file that is still being written
-    )
+    found = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
+    return sorted(path for path in found if not path.name.startswith(".") and _readable(path))  # ".": still written
+
+
+def _readable(path: Path) -> bool:
+    """Not a pipe or a device, which would never end; a link that leads nowhere is named when it is read."""
+    return path.is_file() or not path.exists()
 
 
 def _is(path: Path, suffix: str) -> bool:
@@ -98,12 +99,16 @@ def _stated_rank(root: Path, path: Path) -> int | None:
             break
         for info in folder.glob("profiler_info_*"):
             if match := _PROFILER_INFO.fullmatch(info.name):
-                return int(match[1])
+                return _possible(match[1])
     inner = path.relative_to(root).parts if path != root else (path.name,)
     for part in reversed(inner):
         if match := _RANK.search(part):
-            return int(match[1])
+            return _possible(match[1])
     return None
+
+
+def _possible(digits: str) -> int | None:
+    return int(digits) if int(digits) <= MOST_RANKS else None
 
 
 def _read_all(paths: list[Path], read: Callable[[Path], object]) -> list[object]:

@@ -14,6 +14,7 @@ STEP_COLUMNS = (
     *("bubble_ns", "preparing_ns"),
 )
 OUTSIDE = -1
+MOST_RANKS = 32767  # what the rank column can hold
 NO_STREAM = "N/A"
 
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 Worker = tuple[str, str]  # tag and process id as logged; two empty texts when a line names no worker
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-_PREFIX = re.compile(r"\((\w+) pid=(\d+)\)")
+_PREFIX = re.compile(r"\((\w+) pid=(\d{1,10})\)", re.ASCII)
 _STAGE = re.compile(
-    r"(?:\((DiffusionWorker\w*) pid=(\d+)\) +)?[A-Z]+ \d\d-\d\d \d\d:\d\d:\d\d \[[^\[\]]*\] "
-    r"\[DiffusionPipelineProfiler\] (\w[\w.]*) took (\d{1,9}(?:\.\d+)?)s\s*",
+    r"(?:\((DiffusionWorker\w*) pid=(\d{1,10})\) +)?[A-Z]+ \d\d-\d\d \d\d:\d\d:\d\d \[[^\[\]]*\] "
+    r"\[DiffusionPipelineProfiler\] (\w[\w.]*) took (\d{1,9}(?:\.\d{1,30})?)s\s*",
     re.ASCII,
 )
 _STAGE_MARK = "[DiffusionPipelineProfiler]"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from anchormatrix.engines.serving import Failure, startup_failure
 from anchormatrix.measure.log_grammar import RawLog, Segment, Worker, read_log
 
-_TAG_PART = re.compile(r"_?([A-Z]+)(\d+)", re.ASCII)
+_TAG_PART = re.compile(r"_?([A-Z]+)(\d{1,6})(?!\d)", re.ASCII)
 _TAG_GROUPS = {"TP": "tp_size", "PP": "pp_size", "CFG": "cfg_size", "SP": "sp_size"}
 _TOTAL_OFF_BY = 2  # a bar of the denoise loop shows the requested count, or one or two fewer
 
