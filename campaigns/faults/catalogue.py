@@ -166,7 +166,7 @@ _HOST = (
         Fault(
             f"tool_{kind}",
             f"npu-smi {what} for ten calls",
-            host={"tool_faults": [{"kind": kind, "when": {"from_call": 14, "until_call": 24}}]},
+            host={"tool_faults": [{"kind": kind, "when": {"from_call": 28, "until_call": 38}}]},
         )
         for kind, what in (
             ("hang", "hangs"),
