@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from anchormatrix.groups import show
 from anchormatrix.report.answer import SizeAnswer
 from anchormatrix.report.facts import Cell
 from anchormatrix.report.model import Measured, Report
@@ -103,8 +104,8 @@ def _verdict(report: Report, measured: Measured) -> dict[str, Any]:
     verdict = measured.verdict.value
     if verdict is None:
         return {}
-    if report.damaged(measured):  # nothing that damaged cards measured decides anything
-        why = report.note(measured)
+    if damaged := report.damaged(measured):  # nothing that damaged cards measured decides anything
+        why = f"holds cards {show(damaged)}, which are in the residue state"
         verdict = replace(
             verdict,
             status="incomplete",
