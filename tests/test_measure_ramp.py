@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from anchormatrix.measure.ramp import first_steady, spread_pct
 
 
@@ -32,3 +35,23 @@ def test_tiers_are_compared_only_within_themselves() -> None:
 def test_spread_is_largest_minus_smallest_over_the_median() -> None:
     assert spread_pct([9.0, 10.0, 11.0]) == 20.0
     assert spread_pct([]) == 0.0
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([4, 10]), st.sampled_from([1.0, 1.01, 1.02, 1.03, 1.05, 1.2])), max_size=12),
+    st.sampled_from([0.5, 2.0, 3.0, 10.0]),
+)
+def test_every_later_request_of_a_kind_agrees_and_no_earlier_start_does(requests, tolerance) -> None:
+    kinds, values = [kind for kind, _ in requests], [value for _, value in requests]
+
+    def settled(start: int) -> bool:
+        tails = [[v for k, v in requests[start:] if k == kind] for kind in (4, 10)]
+        return all(spread_pct(tail) <= tolerance for tail in tails)
+
+    starts = [start for start in range(1, len(requests) - 1) if settled(start)]
+    assert first_steady(values, tolerance, kinds) == (starts[0] if starts else None)
+
+
+def test_a_log_of_many_thousand_requests_is_judged_at_once() -> None:
+    values = [1.0 + (index % 7) / 100 for index in range(60_000)]
+    assert first_steady(values, 3) == 59_997

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Sequence
 from statistics import median
 
@@ -15,12 +16,23 @@ def first_steady(step_s: Sequence[float], tolerance_pct: float, steps: Sequence[
     truly cost more than a step of another.
     """
     kinds = [0] * len(step_s) if steps is None else list(steps)
-    for start in range(1, len(step_s) - 1):
-        tail = list(zip(kinds[start:], step_s[start:], strict=True))
-        alike = [[value for kind, value in tail if kind == wanted] for wanted in set(kinds[start:])]
-        if all(spread_pct(values) <= tolerance_pct for values in alike):
-            return start
-    return None
+    behind: dict[int, list[float]] = {}  # the values from a request on, sorted, by kind: grown from the end
+    unsettled: set[int] = set()
+    found = None
+    for start in range(len(step_s) - 1, 0, -1):
+        kind = kinds[start]
+        values = behind.setdefault(kind, [])
+        insort(values, step_s[start])
+        spread = (values[-1] - values[0]) / _middle(values) * 100
+        (unsettled.discard if spread <= tolerance_pct else unsettled.add)(kind)
+        if not unsettled and start < len(step_s) - 1:
+            found = start
+    return found
+
+
+def _middle(ordered: Sequence[float]) -> float:
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def spread_pct(values: Sequence[float]) -> float:
