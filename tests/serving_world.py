@@ -18,7 +18,7 @@ from anchormatrix.engines.vllm_omni import VllmOmni
 from anchormatrix.errors import HostError, LeaseError
 from anchormatrix.hosts.base import Completed, StopRecord
 from anchormatrix.measure.rig import Rig
-from anchormatrix.settings import Settings
+from anchormatrix.settings import Settings, WarmupSettings
 from anchormatrix.topology import Card, CardProcess, HostState, Topology
 
 LINKS = tuple(tuple("X" if a == b else "UB" for b in range(4)) for a in range(4))
@@ -32,6 +32,7 @@ def small_settings(**parts: Any) -> Settings:
         "engine": {"ready_timeout_s": 3.0, "request_timeout_s": 2.0, "stop_grace_s": 1.0},
         "health": {"busy_wait_s": 0.2, "on_busy": "fail"},
         "capture": {"enabled": False},
+        "matrix": {"warmups": WarmupSettings(min=2, max=6, steady_pct=3)},
     }
     for section, values in parts.items():
         changes[section] = {**changes.get(section, {}), **values}
