@@ -37,6 +37,7 @@ sys.excepthook = _tell
 
 def run(main: Callable[[], int | None]) -> None:
     """Run a command and leave with its exit code; an expected error becomes one line on stderr and exit code 2."""
+    _make_streams_usable()
     try:
         code = main()
         sys.stdout.flush()
@@ -54,3 +55,13 @@ def run(main: Callable[[], int | None]) -> None:
         print(f"{Path(sys.argv[0]).name}: {where}{error.strerror or error}", file=sys.stderr)
         code = CANNOT
     raise SystemExit(code or 0)
+
+
+def _make_streams_usable() -> None:
+    """Let a closed stream swallow what is printed, and one of few letters escape the others: neither is a failure."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123  open until the end
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")

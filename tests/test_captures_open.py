@@ -164,3 +164,14 @@ def test_fields_beyond_what_a_csv_reader_takes_are_unusable_and_not_a_crash(tmp_
     path.write_text("a\rb" + HEADER)
     with pytest.raises(InputError, match="is empty"):
         load_capture(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every folder")
+def test_a_folder_that_may_not_be_read_is_named(tmp_path):
+    ascend(tmp_path, "rank0")
+    (tmp_path / "rank0").chmod(0)
+    try:
+        with pytest.raises(InputError, match=r"rank0: cannot be read \(Permission denied\)"):
+            load_capture(tmp_path)
+    finally:
+        (tmp_path / "rank0").chmod(0o755)

@@ -53,7 +53,10 @@ def load_capture(directory: Path | str, *, limit_pct: float = LIMIT_PCT) -> Capt
 
 
 def _files_below(root: Path) -> list[Path]:
-    found = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
+    def refuse(error: OSError) -> None:
+        raise InputError(f"cannot be read ({error.strerror})", where=str(error.filename)) from None
+
+    found = (Path(folder, name) for folder, _, names in os.walk(root, onerror=refuse) for name in names)
     return sorted(path for path in found if not path.name.startswith(".") and _readable(path))  # ".": still written
 
 
