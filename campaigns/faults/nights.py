@@ -15,7 +15,11 @@ from typing import Any
 
 from campaigns.faults.project import Project, make_project
 
-_FORMS = {2: ["tp1-usp2", "tp2-usp1"], 4: ["tp1-usp4", "tp2-usp2"], 8: ["tp1-usp8", "tp2-usp4"]}
+_FORMS = {
+    2: ["tp1-usp2", "tp2-usp1"],
+    4: ["tp1-usp4", "tp2-usp2", "tp4-usp1", "tp1-usp2-ring2"],
+    8: ["tp1-usp8", "tp2-usp4", "tp4-usp2", "tp8-usp1"],
+}
 _NIGHT_S = 3600.0
 _KILLS_A_NIGHT = 8  # the moments are drawn from this part of a night's length, so that nights get on between kills
 
