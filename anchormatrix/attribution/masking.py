@@ -201,7 +201,10 @@ def _warnings(found: MaskBound, groups: list[Group], chosen: Group | None, optio
         yield f"{chosen.label} runs concurrently with itself: C is occupancy, not transfer time"
     others = sum(group.sum_ns for group in groups if group is not chosen)
     if others > _OTHER_SHARE * (others + chosen.sum_ns):
-        share = others / (others + chosen.sum_ns)
-        yield f"{share:.0%} of communication is not {chosen.label}, and measured covers all of it"
+        share = chosen.sum_ns / (others + chosen.sum_ns)
+        yield (
+            f"{chosen.label} makes up {share:.0%} of the communication: the bound speaks of it alone, "
+            "the measured share of all communication"
+        )
     if not math.isclose(options.drain_ratio, DRAIN_RATIO) and not 0.25 <= options.drain_ratio <= 1 / 3 + 1e-9:
         yield f"drain ratio {options.drain_ratio:g} lies outside a quarter to a third"
