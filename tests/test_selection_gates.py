@@ -113,19 +113,43 @@ def test_only_the_masked_familys_communication_can_be_hidden():
 def test_the_a_b_needs_two_windows_and_a_difference_beyond_the_noise():
     assert statuses([FAST, SLOW], "G6")["tp2-usp1"] == (
         "failed",
-        "+10.0 %, +10.0 % against tp1-usp2 in the same windows, beyond the noise floor 1.0 %.",
+        "+10.0 %, +10.0 % against tp1-usp2 in the same windows, beyond the noise floor 1.0 %",
     )
     close = form("tp2-usp1", 1.01, dispersion=2.0)
     assert statuses([FAST, close], "G6")["tp2-usp1"][0] == "passed"
     once = form("tp1-usp2", 1.0, windows={"1": 1.0})
-    assert statuses([once, SLOW], "G6")["tp1-usp2"][0] == "unknown"
+    assert statuses([once, SLOW], "G6")["tp1-usp2"] == ("unknown", "fastest in 1 window")
+    assert statuses([FAST, SLOW], "G6")["tp1-usp2"] == ("passed", "fastest in 2 windows")
 
 
-def test_projection_gate_of_the_winner_names_what_would_reverse_the_order():
+def test_no_gates_evidence_ends_in_a_full_stop():
+    results = evaluate(GateInputs([FAST, SLOW], projections=[project(Fix.PAYLOAD_HALVED, SLOW, FAST)]))
+    assert [result.text for result in results if result.text.endswith(".")] == []
+
+
+def test_the_projection_gate_says_in_short_what_the_list_of_projections_says_in_full():
     projection = project(Fix.PAYLOAD_HALVED, SLOW, FAST, halved_time_ratio=0.4)
+    found = statuses([FAST, SLOW], "G7", projections=[projection])  # 120 of 200 ms saved, 100 ms behind
+    assert found["tp2-usp1"] == (
+        "passed",
+        "with communication payload halved, 0.98 s per step: 2.0 % below tp1-usp2 (projection)",
+    )
+    assert found["tp1-usp2"] == ("passed", "tp2-usp1 would be faster with communication payload halved")
+    assert "the order reverses when exposed communication per step falls below 100 ms" in projection.text
+    numbers = {r.form: r.number for r in evaluate(GateInputs([FAST, SLOW], projections=[projection])) if r.gate == "G7"}
+    assert numbers == pytest.approx({"tp1-usp2": 100, "tp2-usp1": 100})
+
+
+def test_a_winner_that_no_projection_beats_names_the_nearest():
+    projection = project(Fix.PAYLOAD_HALVED, SLOW, FAST, halved_time_ratio=0.6)  # 80 of 200 ms saved, 100 ms behind
     found = statuses([FAST, SLOW], "G7", projections=[projection])
-    assert found["tp2-usp1"][0] == "passed"  # 120 of 200 ms saved, 100 ms behind
-    assert "the order reverses when exposed communication per step falls below 100 ms" in found["tp1-usp2"][1]
+    assert found["tp1-usp2"][1] == (
+        "no projection reverses the order; nearest is tp2-usp1 with communication payload halved"
+    )
+    assert found["tp2-usp1"] == (
+        "failed",
+        "with communication payload halved, 1.02 s per step: 2.0 % above tp1-usp2 (projection)",
+    )
 
 
 def test_bandwidth_is_compared_only_at_equal_concurrency_and_kept_unexplained():

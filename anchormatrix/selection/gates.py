@@ -190,23 +190,26 @@ def _ab(form: FormEvidence, inputs: GateInputs) -> GateResult:
         why = "not measured" if step is None else "its cells are too noisy to rank"
         return _result("G6", form, UNKNOWN, step, "s/step", source, why)
     shared = sorted(set(form.windows) & set(best.windows))
-    notes = "".join(f" {item.text}" for item in inputs.scalings if form.form.name in (item.form_from, item.form_to))
+    told = [item.text.rstrip(".") for item in inputs.scalings if form.form.name in (item.form_from, item.form_to)]
+    notes = "".join(f"; {text}" for text in told)
     if form.form == best.form:
         status = PASSED if len(form.windows) >= inputs.windows else UNKNOWN
-        return _result("G6", form, status, step, "s/step", source, f"fastest in {len(form.windows)} windows.{notes}")
+        count = len(form.windows)
+        text = f"fastest in {count} window{'' if count == 1 else 's'}{notes}"
+        return _result("G6", form, status, step, "s/step", source, text)
     if not shared:
         return _result("G6", form, UNKNOWN, step, "s/step", source, f"no window shared with {best.form.name}")
     floor = max(inputs.noise_floor_pct, form.dispersion_pct or 0.0, best.dispersion_pct or 0.0)
     behind = [100 * (form.windows[window] / best.windows[window] - 1) for window in shared]
     text = f"{', '.join(f'{value:+.1f} %' for value in behind)} against {best.form.name} in the same windows"
     if all(value > floor for value in behind):
-        return _result(
-            "G6", form, FAILED, step, "s/step", source, f"{text}, beyond the noise floor {floor:.1f} %.{notes}"
-        )
-    return _result("G6", form, PASSED, step, "s/step", source, f"{text}, within the noise floor {floor:.1f} %.{notes}")
+        text += f", beyond the noise floor {floor:.1f} %{notes}"
+        return _result("G6", form, FAILED, step, "s/step", source, text)
+    return _result("G6", form, PASSED, step, "s/step", source, f"{text}, within the noise floor {floor:.1f} %{notes}")
 
 
 def _projected(form: FormEvidence, inputs: GateInputs) -> GateResult:
+    """The form's best projection in short; the list of projections says each of them in full, once."""
     own = [item for item in inputs.projections if item.form == form.form.name]
     best = inputs.best
     if best is not None and best.form == form.form:
@@ -215,12 +218,18 @@ def _projected(form: FormEvidence, inputs: GateInputs) -> GateResult:
             text = "no projection of another form reverses the order" if inputs.projections else "nothing was projected"
             return _result("G7", form, PASSED if inputs.projections else UNKNOWN, None, "ms", "projection", text)
         first = max(against, key=lambda item: (item.reverses, item.threshold or 0.0))
-        return _result("G7", form, PASSED, first.threshold, first.unit, "projection", first.text)
+        text = f"{first.form} would be faster with {first.fix.value}"
+        if not first.reverses:
+            text = f"no projection reverses the order; nearest is {first.form} with {first.fix.value}"
+        return _result("G7", form, PASSED, first.threshold, first.unit, "projection", text)
     if not own:
         return _result("G7", form, UNKNOWN, None, "ms", "projection", "no capture to project from")
     first = own[0]
+    change = 100 * (first.step_s / first.against_s - 1)
+    text = f"with {first.fix.value}, {first.step_s:.4g} s per step: {abs(change):.1f} % "
+    text += f"{'below' if change < 0 else 'above'} {first.against} (projection)"
     status = PASSED if first.reverses else FAILED
-    return _result("G7", form, status, first.threshold, first.unit, "projection", first.text)
+    return _result("G7", form, status, first.threshold, first.unit, "projection", text)
 
 
 _FAMILY_KIND = {"alltoall": "all_to_all", "allgather": "all_gather", "allreduce": "all_reduce", "sendrecv": "send_recv"}
