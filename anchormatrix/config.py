@@ -179,7 +179,11 @@ def _check_forms(settings: Settings) -> None:
         where = f"matrix.forms.{size}"
         names = settings.matrix.forms.get(size)
         if not names:
-            raise ConfigError("no form is given for this size", where=where, todo="list forms, or use forms: auto")
+            raise ConfigError(
+                "no form is given for this size",
+                where=where,
+                todo="the map of forms is taken whole: list forms for every size, set matrix.sizes, or use forms: auto",
+            )
         forms = [_parsed(name, where) for name in names]
         for form in forms:
             if form.cards != size:

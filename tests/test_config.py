@@ -64,7 +64,11 @@ def test_a_wrong_value_names_key_value_and_what_is_allowed(path, value, message)
         ("matrix.tiers", {"few": 10, "anchor": 4}, "matrix.tiers: few is 10 steps and anchor is 4"),
         ("matrix.forms", {"2": ["tp1-usp4"]}, "matrix.forms.2: form tp1-usp4 runs on 4 cards, not 2"),
         ("matrix.forms", {"2": ["tp1-usp2", "usp2"]}, "matrix.forms.2: a form is listed twice"),
-        ("matrix.forms", {"2": ["tp1-usp2"]}, "matrix.forms.4: no form is given for this size"),
+        (
+            "matrix.forms",
+            {"2": ["tp1-usp2"]},
+            "matrix.forms.4: no form is given for this size; the map of forms is taken whole: list forms",
+        ),
         ("matrix.forms.2", ["tp1-usq2"], "matrix.forms.2: form 'tp1-usq2': 'usq2' is not a degree"),
         ("matrix.warmups", {"min": 5, "max": 3, "steady_pct": 3}, "matrix.warmups: min 5 is above max 3"),
         ("host.kind", "ssh", "host: host.kind is ssh but host.ssh is not given"),
