@@ -94,6 +94,11 @@ def test_a_command_that_hangs_is_ended_with_its_children(host: LocalHost, tmp_pa
     wait_until(lambda: not lives(int((tmp_path / "pid").read_text())))
 
 
+def test_a_command_that_prints_without_end_is_ended(host: LocalHost):
+    with pytest.raises(HostError, match=r"`yes x` printed more than 64 MiB and was ended; try it by hand there"):
+        host.run(["yes", "x"], timeout_s=60)
+
+
 def test_a_grandchild_that_keeps_the_output_open_does_not_keep_us_waiting(host: LocalHost):
     assert host.run(["sh", "-c", "setsid sleep 5 & echo done"], timeout_s=4).stdout == "done\n"
 

@@ -195,9 +195,11 @@ class Agent:
                 return {"error": "missing", "path": complete["PATH"]}
             child.returncode = 0  # reaped here, not by subprocess
             try:
-                ended = self._wait_for(child.pid, timeout_s)
+                ended = self._wait_for(child.pid, timeout_s, (out, err))
             finally:
                 self._end_group(child.pid)
+            if processes.too_much((out, err)):
+                return {"error": "talks"}
             if not ended:
                 return {"error": "hangs"}
             return {"code": self._server.codes.pop(child.pid), "out": _encoded(out), "err": _encoded(err)}
@@ -205,14 +207,14 @@ class Agent:
             os.close(out)
             os.close(err)
 
-    def _wait_for(self, pid: int, timeout_s: float) -> bool:
+    def _wait_for(self, pid: int, timeout_s: float, files: Sequence[int]) -> bool:
         deadline = time.monotonic() + timeout_s
         while True:
             self._server.reap()
             left = deadline - time.monotonic()
-            if pid in self._server.codes or left <= 0:
+            if pid in self._server.codes or left <= 0 or processes.too_much(files):
                 return pid in self._server.codes
-            self._pump(min(left, 1.0))
+            self._pump(min(left, 0.1))
 
     def _end_group(self, pid: int) -> None:
         """End what is left of a command: ask, wait, kill. A process stuck in the kernel is not waited for."""

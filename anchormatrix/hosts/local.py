@@ -38,6 +38,7 @@ _PRCTL = ctypes.CDLL(None).prctl
 _PARENT_DEATH = 1
 _TERM_WAIT_S, _KILL_WAIT_S = 2.0, 2.0
 _RELEASE_S = 180.0
+_LOOK_S = 0.1
 
 
 class LocalHost:
@@ -78,11 +79,12 @@ class LocalHost:
             except OSError as error:
                 raise HostError(f"`{argv[0]}` could not be started: {error.strerror}", where=self.alias) from None
             try:
-                child.wait(timeout_s)
-            except subprocess.TimeoutExpired:
-                raise hangs(argv, timeout_s, self.alias) from None
+                if not _ended(child, begin + timeout_s, (out.fileno(), err.fileno())):
+                    raise hangs(argv, timeout_s, self.alias)
             finally:
                 _end_group(child)
+            if processes.too_much((out.fileno(), err.fileno())):
+                raise talks_too_much(argv, self.alias)
             out.seek(0)
             err.seek(0)
             done = Completed(
@@ -308,6 +310,15 @@ def hangs(argv: Sequence[str], timeout_s: float, where: str) -> HostError:
     )
 
 
+def talks_too_much(argv: Sequence[str], where: str) -> HostError:
+    """A command that prints without end was ended."""
+    return HostError(
+        f"`{' '.join(argv)[:200]}` printed more than {processes.MOST_OUTPUT >> 20} MiB and was ended",
+        where=where,
+        todo="try it by hand there",
+    )
+
+
 def failed(done: Completed, where: str) -> HostError:
     """The error for a command that failed, with the last line it said."""
     said = [line for line in (done.stderr + "\n" + done.stdout).splitlines() if line.strip()]
@@ -317,6 +328,18 @@ def failed(done: Completed, where: str) -> HostError:
 
 def _end_with_parent() -> None:
     _PRCTL(_PARENT_DEATH, signal.SIGTERM, 0, 0, 0)
+
+
+def _ended(child: subprocess.Popen[bytes], deadline: float, files: Sequence[int]) -> bool:
+    """Wait until a command ends or prints too much; False when neither happens in time."""
+    while not processes.too_much(files):
+        try:
+            child.wait(max(0.0, min(deadline - time.monotonic(), _LOOK_S)))
+            return True
+        except subprocess.TimeoutExpired:
+            if time.monotonic() >= deadline:
+                return False
+    return True
 
 
 def _end_group(child: subprocess.Popen[bytes]) -> None:

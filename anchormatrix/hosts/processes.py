@@ -17,11 +17,17 @@ from pathlib import Path
 from typing import Any
 
 TOKEN = "ANCHORMATRIX_RUN"
+MOST_OUTPUT = 64 << 20  # bytes that a command may print
 _KILL_WAIT_S = 5.0
 _HELPER_WAIT_S = 2.0
 _ORPHAN_WAIT_S = 0.5
 _PRCTL = ctypes.CDLL(None).prctl
 _PARENT_DEATH, _SUBREAPER = 1, 36
+
+
+def too_much(files: Sequence[int]) -> bool:
+    """Whether a command has printed more than it may into one of the files."""
+    return any(os.fstat(file).st_size > MOST_OUTPUT for file in files)
 
 
 class Entry:

@@ -25,7 +25,7 @@ from anchormatrix.hosts.agent import READ_LIMIT, RECORD_SUFFIX
 from anchormatrix.hosts.base import Completed, Lease, RunningProcess, StopRecord
 from anchormatrix.hosts.bundle import agent_command
 from anchormatrix.hosts.forwarding import Forward
-from anchormatrix.hosts.local import failed, hangs
+from anchormatrix.hosts.local import failed, hangs, talks_too_much
 from anchormatrix.hosts.ssh_connection import Connection, connect
 from anchormatrix.hosts.ssh_copying import Listing, fetch_files, parse_listing
 from anchormatrix.hosts.supervision import (
@@ -95,6 +95,8 @@ class SshHost:
             raise missing_program(argv[0], self.alias, answer["path"])
         if answer.get("error") == "hangs":
             raise hangs(argv, timeout_s, self.alias)
+        if answer.get("error") == "talks":
+            raise talks_too_much(argv, self.alias)
         if "error" in answer:
             raise HostError(f"`{argv[0]}` could not be run: {answer['text']}", where=self.alias)
         out, err = (base64.b64decode(answer[key]).decode("utf-8", "replace") for key in ("out", "err"))
