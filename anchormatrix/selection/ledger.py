@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from anchormatrix.errors import ConfigError
+from anchormatrix.files import parse_json
 from anchormatrix.forms import Form, parse_form
 from anchormatrix.selection.evidence import FormEvidence, StepParts
 from anchormatrix.selection.triggers import Stored as Basis
@@ -61,9 +62,9 @@ def read_bases(path: Path) -> dict[int, list[dict[str, Any]]]:
     found: dict[int, list[dict[str, Any]]] = {}
     if not path.exists():
         return found
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):  # text may hold other line ends
         try:
-            values = json.loads(line)
+            values = parse_json(line)
             basis_from_dict(values)
             found.setdefault(int(values["size"]), []).append(values)
         except (ValueError, KeyError, TypeError, AttributeError, ConfigError):

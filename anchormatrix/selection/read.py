@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
@@ -12,13 +13,35 @@ from anchormatrix.contract import Contract, contract_from_dict
 from anchormatrix.errors import InputError
 from anchormatrix.files import read_json
 from anchormatrix.forms import parse_form
+from anchormatrix.measure.cells import read_cells
 from anchormatrix.selection.assemble import Stored
 from anchormatrix.selection.configured import candidates_of, memory_limits
 from anchormatrix.selection.figures import figures_from
 from anchormatrix.selection.sweep import Sweep, sweep_from_dict
 from anchormatrix.settings import Settings
+from anchormatrix.shapes import Maybe, check_shape
 
 _STAGES = ("encode_s", "decode_s")
+_SESSION = {"form": str, "status": str, "window": int, "reason": Maybe(str), "stopped_early": Maybe(str)}
+_VERDICT = {
+    "status": str,
+    "reason": Maybe(str),
+    "cure": Maybe(str),
+    "winner": Maybe(str),
+    "tied_with": Maybe([str]),
+    "window_drift": [{"form": str, "tier": str, "drift_pct": float, "exceeds": bool}],
+}
+_STEP_RANK = {"rank": int} | {f"{part}_ms": float for part in ("stage", "computing", "exposed", "overlapped", "free")}
+_FAMILY = {"family": str, "communicator": str, "calls": int, "mean_ms": float, "sum_ms": float}
+_MASKING_RANK = {"rank": int, "chunks": Maybe(int), "warnings": Maybe([str])} | {
+    key: Maybe(float) for key in ("bound", "measured", "C_ms", "F_ms")
+}
+_ATTRIBUTION = {
+    "steps": Maybe({"ranks": [_STEP_RANK], "unprofiled_step_s": Maybe(float)}),
+    "collectives": Maybe({"ranks": [{"rank": int, "families": [_FAMILY | {"union_over_sum": Maybe(float)}]}]}),
+    "masking": Maybe({"ranks": [_MASKING_RANK]}),
+}
+_HEALTH = {"cards": [{"id": int, "hbm_total_mb": float}]}
 
 
 def read_contract(path: Path) -> Contract:
@@ -33,8 +56,9 @@ def read_stored(results: Path, contract: Contract, settings: Settings) -> Stored
     :class:`InputError` naming a file that is there and unusable.
     """
     folder = results / contract.id
-    sessions = [read_json(path) for path in sorted(folder.glob("*/w*/session.json"))]
-    attributions = {path.parent.name: read_json(path) for path in sorted(folder.glob("*/attribution.json"))}
+    sessions = [_read(path, _SESSION) for path in sorted(folder.glob("*/w*/session.json"))]
+    attributions = {path.parent.name: _read(path, _ATTRIBUTION) for path in sorted(folder.glob("*/attribution.json"))}
+    read_cells(folder / "cells.csv")  # refuses what is no cell
     forms = {name: parse_form(name) for name in planned_names(results, contract, settings)}
     forms |= {name: parse_form(name) for session in sessions if (name := str(session.get("form"))) not in forms}
     card_gb = card_memory_gb(results / "health.json", contract)
@@ -43,7 +67,7 @@ def read_stored(results: Path, contract: Contract, settings: Settings) -> Stored
         forms=tuple(forms.values()),
         sessions=sessions,
         cells=read_rows(folder / "cells.csv"),
-        verdict=read_json(folder / "verdict.json"),
+        verdict=_read(folder / "verdict.json", _VERDICT),
         model=figures_from(settings.model),
         memory=None if card_gb is None else memory_limits(settings, card_gb),
         sweep=read_sweep(results / "bandwidth" / f"{contract.id}.json"),
@@ -52,6 +76,22 @@ def read_stored(results: Path, contract: Contract, settings: Settings) -> Stored
         windows=settings.matrix.windows,
         noise_floor_pct=settings.verdict.noise_floor_pct,
     )
+
+
+def _read(path: Path, shape: Mapping[str, Any]) -> dict[str, Any]:
+    values = read_json(path)
+    check_shape(values, shape, str(path))
+    return values
+
+
+def _seconds(text: str, where: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise InputError(f"{text[:40]!r} is no time", where=where, expected="seconds", todo="measure the session again")
+    return value
 
 
 def planned_names(results: Path, contract: Contract, settings: Settings) -> list[str]:
@@ -73,7 +113,7 @@ def skipped_sessions(folder: Path, windows: int) -> list[str]:
     """The sessions of the full design's ``windows`` that the adaptive one left out or cut short, one sentence each."""
     found = []
     for path in sorted(folder.glob("*/w*/session.json")):
-        session = read_json(path)
+        session = _read(path, _SESSION)
         wanted = int(session.get("window", 0)) <= windows
         if (wanted and session.get("status") == "skipped") or session.get("stopped_early"):
             reason = session.get("stopped_early") or session.get("reason")
@@ -90,7 +130,7 @@ def card_memory_gb(path: Path, contract: Contract) -> float | None:
     """The memory of the contract's smallest card in GB (10⁹ bytes) from ``health.json``; None when unknown."""
     if not path.exists():
         return None
-    cards = read_json(path).get("cards", [])
+    cards = _read(path, _HEALTH)["cards"]
     sizes = [card.get("hbm_total_mb") for card in cards if card.get("id") in contract.cards]
     known = [float(size) for size in sizes if isinstance(size, (int, float)) and size > 0]
     return min(known) * 2**20 / 1e9 if len(known) == contract.size else None
@@ -114,7 +154,7 @@ def fixed_costs(results: Path, contract_id: str) -> dict[str, float]:
         for row in read_rows(path):
             for stage in _STAGES:
                 if row.get("role") == "measured" and row.get(stage):
-                    values[stage].append(float(row[stage]))
+                    values[stage].append(_seconds(row[stage], f"{path}: {stage}"))
     return {stage.removesuffix("_s"): median(found) for stage, found in values.items() if found}
 
 

@@ -134,6 +134,8 @@ def sweep_from_dict(values: Mapping[str, Any], *, where: str = "bandwidth") -> S
                 float(row["time_us"]),
                 float(row["gb_s"]),
             )
+            if min(point.ranks, point.bytes, point.concurrency, point.time_us, point.gb_s) <= 0:
+                raise ValueError("a size, count or time that is not positive")
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"point {number} is unreadable ({error!r})", where=where) from None
         found.append(point)
