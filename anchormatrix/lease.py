@@ -1,4 +1,4 @@
-"""Exclusive use of cards on a host: taken through the host, and looked at by anybody.
+"""Who holds which cards of a host, for anybody to look at; ``host.lease`` takes them.
 
 One lock file per card lies in ``host.lease_dir`` on the host. The lock is the kernel's (``flock``): it lives as long as
 what was started under it, and ends with it, however it ends. What the holder wrote into the file is for people.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from anchormatrix.hosts.base import Host, Lease
+from anchormatrix.hosts.base import Host
 
 UNKNOWN = "?"
 
@@ -30,14 +30,6 @@ class Holding:
     since: str = UNKNOWN
     what: str = UNKNOWN
     suspect: str = ""
-
-
-def lease_cards(host: Host, cards: Iterable[int], *, what: str, wait_s: float) -> Lease:
-    """Take cards for exclusive use, all or none; ``what`` tells others what for.
-
-    Raises :class:`LeaseError` naming who holds one of them after ``wait_s`` seconds.
-    """
-    return host.lease(sorted(cards), holder={"what": what}, wait_s=wait_s)
 
 
 def holdings(host: Host) -> tuple[Holding, ...]:

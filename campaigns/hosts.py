@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from anchormatrix.forms import Form
 from anchormatrix.selection.candidates import enumerate_forms, same_size_pair
@@ -248,9 +247,3 @@ def _faults(rng: random.Random, forms: tuple[Form, ...]) -> tuple[Fault, ...]:
             Fault("slow", form=form.name, form_session=1, request=rng.randrange(4, 10), factor=rng.uniform(1.02, 1.5))
         )
     return tuple(found)
-
-
-def relabelled(experiment: Experiment, **timing: Any) -> Experiment:
-    """The same host with other timing figures (for tests)."""
-    scenario = replace(experiment.scenario, timing=replace(experiment.scenario.timing, **timing))
-    return replace(experiment, scenario=scenario)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from anchormatrix.selection.standing import AdaptiveLimits
-from campaigns.hosts import draw, relabelled
+from campaigns.hosts import draw
 from campaigns.measuring import REPEATS, WINDOWS, Outcome, run_adaptive, run_full
 from campaigns.scoring import (
     RIGHT,
@@ -30,8 +30,10 @@ from virtualhost.scenario import LogStyle, Residue
 
 def quiet(number=28, **changes):
     """A drawn host without noise, tenants, faults or rules."""
-    experiment = relabelled(draw(1, number), dispersion_pct=0.3, window_pct=0.05, step_pct=0.1, ramp=(0.86, 0.9))
+    experiment = draw(1, number)
+    timing = replace(experiment.scenario.timing, dispersion_pct=0.3, window_pct=0.05, step_pct=0.1, ramp=(0.86, 0.9))
     calm = {
+        "timing": timing,
         "tenants": (),
         "faults": (),
         "health": (),

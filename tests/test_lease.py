@@ -13,7 +13,7 @@ import pytest
 from anchormatrix.errors import LeaseError
 from anchormatrix.hosts import locks
 from anchormatrix.hosts.local import LocalHost
-from anchormatrix.lease import Holding, holdings, holdings_text, lease_cards
+from anchormatrix.lease import Holding, holdings, holdings_text
 from anchormatrix.settings import HostSettings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -51,7 +51,7 @@ def host(tmp_path: Path) -> LocalHost:
 
 
 def test_a_held_card_is_refused_and_the_holder_named(host: LocalHost):
-    with lease_cards(host, [2, 0], what="c4-0123456789 tp1-usp4 w1", wait_s=0) as lease:
+    with host.lease([2, 0], holder={"what": "c4-0123456789 tp1-usp4 w1"}, wait_s=0) as lease:
         assert lease.cards == (0, 2)
         with pytest.raises(LeaseError) as caught:
             host.lease([1, 2], holder={}, wait_s=0)

@@ -11,7 +11,7 @@ from anchormatrix.config import load_settings
 from anchormatrix.contract import Contract
 from anchormatrix.measure.records import write_session
 from anchormatrix.selection.adaptive_run import order_of_session, skipped_session, to_judge
-from anchormatrix.selection.configured import adaptive_limits, candidates_of, forms_of_size
+from anchormatrix.selection.configured import adaptive_limits, candidates_of
 from tests.test_selection_adaptive import session
 
 ROOT = Path(__file__).parent.parent
@@ -28,9 +28,9 @@ def adaptive(settings):
 
 
 def test_listed_forms_stay_as_they_are_and_auto_finds_them(settings):
-    assert [form.name for form in forms_of_size(settings, 4)] == ["tp1-usp4", "tp2-usp2"]
+    assert [form.name for form in candidates_of(settings, 4).forms] == ["tp1-usp4", "tp2-usp2"]
     auto = replace(settings, matrix=replace(settings.matrix, forms="auto"))
-    names = [form.name for form in forms_of_size(auto, 4)]
+    names = [form.name for form in candidates_of(auto, 4).forms]
     assert {"tp1-usp4", "tp2-usp2", "tp1-usp2-cfg2", "tp1-usp1-ag4"} <= set(names)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from anchormatrix.forms import parse_form
 from anchormatrix.selection.figures import ModelFigures
-from anchormatrix.selection.memory import MemoryLimits, memory_of, newly_possible, plan_memory
+from anchormatrix.selection.memory import MemoryLimits, memory_of, plan_memory
 
 # 10 layers, hidden width 1000, 1 GB of weights per layer; one shard of 1000 tokens × 1000 values × 2 bytes is 2 MB.
 MODEL = ModelFigures(
@@ -80,5 +80,5 @@ def test_a_memory_saving_change_makes_new_forms_appear():
     limits = MemoryLimits(card_gb=16, offload_order=())
     quantized = ModelFigures(10, 10, 10, 100, 1000, weights_gb=4, text_encoder_gb=8, vae_gb=1, activation_gb=4)
     wanted = forms("tp1-usp2", "tp2-usp1")
-    assert [f.name for f in newly_possible(wanted, (MODEL, limits), (quantized, limits))] == ["tp1-usp2", "tp2-usp1"]
-    assert newly_possible(wanted, (quantized, limits), (quantized, limits)) == ()
+    assert plan_memory(wanted, MODEL, limits).forms == ()
+    assert [form.name for form in plan_memory(wanted, quantized, limits).forms] == ["tp1-usp2", "tp2-usp1"]

@@ -14,7 +14,7 @@ from anchormatrix.attribution.intervals import Intervals, union, union_of
 from anchormatrix.attribution.layers import Attention, attention_of
 from anchormatrix.captures.table import is_collective
 
-RELEASED, IN_FLIGHT, OTHER_WORK, EMPTY_GAP = CAUSES = ("released", "in_flight", "other_work", "empty")
+RELEASED, IN_FLIGHT, OTHER_WORK, EMPTY_GAP = ("released", "in_flight", "other_work", "empty")
 _LIMIT = 1500
 
 

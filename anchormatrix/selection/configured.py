@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from anchormatrix.engines.open import open_engine
-from anchormatrix.forms import Form
 from anchormatrix.selection.adaptive import limits_from
 from anchormatrix.selection.candidates import Candidates, Excluded, enumerate_forms, explicit_forms
 from anchormatrix.selection.figures import EngineLimits, figures_from
@@ -34,11 +33,6 @@ def candidates_of(settings: Settings, size: int, *, card_gb: float | None = None
         Excluded(plain, f"does not fit without offload: measured as {variant}") for plain, variant in plan.unlocked
     )
     return Candidates(size, plan.forms, (*found.excluded, *unlocked, *plan.dropped))
-
-
-def forms_of_size(settings: Settings, size: int) -> tuple[Form, ...]:
-    """The configured forms of a size as they stand, or the candidates of ``forms: auto``."""
-    return settings.forms_of(size) or candidates_of(settings, size).forms
 
 
 def memory_limits(settings: Settings, card_gb: float) -> MemoryLimits:

@@ -56,11 +56,6 @@ class ModelFigures:
         """Whether K and V have fewer heads than Q."""
         return self.kv_heads < self.heads
 
-    @property
-    def kv_ratio(self) -> float:
-        """KV heads ÷ heads: by this the K/V bytes of the all-gather-KV and ring forms shrink."""
-        return self.kv_heads / self.heads
-
 
 def figures_from(values: Mapping[str, Any] | object) -> ModelFigures:
     """Read the figures from a configuration's ``model`` section, given as a mapping or as an object with these names.

@@ -156,17 +156,3 @@ def _unlock(form: Form, model: ModelFigures, limits: MemoryLimits) -> Memory | l
 
 def _unique(memories: Sequence[Memory]) -> list[Memory]:
     return list({memory.form: memory for memory in memories}.values())
-
-
-def newly_possible(
-    forms: Iterable[Form],
-    before: tuple[ModelFigures, MemoryLimits],
-    after: tuple[ModelFigures, MemoryLimits],
-) -> tuple[Form, ...]:
-    """Forms that fit now (without or with offload) and did not fit before, as they would be launched.
-
-    A form that needed an offload before and needs none now counts as new: it is another, usually faster, form.
-    """
-    forms = tuple(forms)
-    old = set(plan_memory(forms, *before).forms)
-    return tuple(form for form in plan_memory(forms, *after).forms if form not in old)
