@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from anchormatrix.devices.open import open_device
-from anchormatrix.errors import HostError
+from anchormatrix.errors import HostError, quoted_line
 from anchormatrix.hosts.base import Host
 from anchormatrix.hosts.open import open_host
 from anchormatrix.settings import Settings
 from anchormatrix.topology import Live, Stack
+
+_LOG_LINE = re.compile(r"^\W*(DEBUG|INFO|WARN(ING)?|ERROR|CRITICAL|Traceback)\b|\b\d\d:\d\d:\d\d\b|[Ww]arning:")
 
 
 def read_live(settings: Settings) -> Live:
@@ -27,15 +31,18 @@ def read_live_on(host: Host, settings: Settings) -> Live:
         state,
         Stack(
             driver=versions.get("driver", "not stated"),
-            toolkit=_version(host, settings.device.toolkit, settings, "device.toolkit"),
+            toolkit=read_version(host, settings.device.toolkit, settings, "device.toolkit"),
             framework=settings.engine.kind,
-            framework_version=_version(host, settings.engine.version, settings, "engine.version"),
+            framework_version=read_version(host, settings.engine.version, settings, "engine.version"),
         ),
     )
 
 
-def _version(host: Host, given: str | tuple[str, ...], settings: Settings, key: str) -> str:
-    """A version given as text, or the first line that the given command prints."""
+def read_version(host: Host, given: str | tuple[str, ...], settings: Settings, key: str) -> str:
+    """A version given as text, or the first line with a digit that the given command prints, log lines left out.
+
+    A log line holds the time, with which every run would be another contract.
+    """
     if isinstance(given, str):
         return given
     try:
@@ -46,6 +53,9 @@ def _version(host: Host, given: str | tuple[str, ...], settings: Settings, key: 
         todo = "make its environment with `make dummy-run-env`, or name the right interpreter in engine.command"
         raise HostError(error.what, where=error.where, todo=todo) from None
     lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
-    if not lines:
-        raise HostError("prints no version", where=" ".join(given), todo=f"correct {key}, or give the version as text")
-    return lines[0]
+    versions = [line for line in lines if any(map(str.isdigit, line)) and not _LOG_LINE.search(line)]
+    if not versions:
+        said = f", but {quoted_line(lines[0])}" if lines else ""
+        todo = f"correct {key}, or give the version as text"
+        raise HostError(f"prints no version{said}", where=" ".join(given), todo=todo)
+    return versions[0]

@@ -12,16 +12,19 @@ from pathlib import Path
 
 from _cli import run
 
-from anchormatrix.attribution.of_session import attribute_session, keep_capture
+from anchormatrix.attribution.of_session import SESSION_SHAPE, attribute_session, keep_capture, with_own_capture
 from anchormatrix.config import load_settings
 from anchormatrix.files import read_json, write_json
+from anchormatrix.shapes import check_shape
 
 
 def main() -> int:
     """Read, attribute, write, tidy up."""
     args = _arguments()
     settings = load_settings(args.config)
-    session = read_json(args.session)
+    values = read_json(args.session)
+    check_shape(values, SESSION_SHAPE, str(args.session))
+    session = with_own_capture(values, args.session)
     with args.requests.open(encoding="utf-8", newline="") as stream:
         found = attribute_session(session, list(csv.DictReader(stream)), settings)
     write_json(args.out, found)

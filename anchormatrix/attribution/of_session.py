@@ -11,8 +11,19 @@ from statistics import median
 from typing import Any
 
 from anchormatrix.attribution.summary import AttributionOptions, attribute_directory
+from anchormatrix.errors import InputError
 from anchormatrix.forms import parse_form
 from anchormatrix.settings import Settings
+from anchormatrix.shapes import Maybe
+
+SESSION_SHAPE = {
+    "contract": str,
+    "form": str,
+    "window": int,
+    "status": str,
+    "reason": Maybe(str),
+    "capture": Maybe({"status": str, "directory": Maybe(str), "reason": Maybe(str), "why": Maybe(str)}),
+}
 
 
 def attribute_session(
@@ -27,7 +38,7 @@ def attribute_session(
     head = {key: session[key] for key in ("contract", "form", "window")}
     capture = session.get("capture") or {"status": "off", "reason": "nothing was captured"}
     if session["status"] != "measured":
-        return {**head, "status": "refused", "reason": f"the session is {session['status']}: {session['reason']}"}
+        return {**head, "status": "refused", "reason": f"the session is {session['status']}: {session.get('reason')}"}
     if capture["status"] not in ("captured", "on_ramp"):
         reason = capture.get("reason") or capture.get("why")
         return {**head, "status": "refused", "reason": f"the capture is {capture['status']}: {reason}"}
@@ -43,6 +54,21 @@ def attribute_session(
     )
     found = attribute_directory(capture["directory"], options, limit_pct=settings.attribution.unusable_rows_pct)
     return {**head, **found, "capture": dict(capture)}
+
+
+def with_own_capture(session: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The session with its capture's folder where it lies now: beside the windows of the form that ``path`` belongs to.
+
+    ``path`` is the ``session.json``; the project may have been moved since. Files in the folder are packed or deleted,
+    so no other folder is ever taken from what a file says.
+    """
+    capture = session.get("capture") or {}
+    if not capture.get("directory"):
+        return dict(session)
+    name = Path(capture["directory"]).name
+    if name in ("", ".."):
+        raise InputError(f"capture.directory is {capture['directory']!r}", where=str(path), expected="a folder's path")
+    return {**session, "capture": {**capture, "directory": str(path.absolute().parent.parent / name)}}
 
 
 def keep_capture(directory: Path, keep: str, *, compress: bool) -> None:
