@@ -8,6 +8,9 @@ from typing import Any
 
 from anchormatrix.forms import Form, parse_form
 
+FEW, ANCHOR = "few", "anchor"
+"""The two tiers of the matrix: few steps rank the forms, anchor steps decide."""
+
 
 @dataclass(frozen=True)
 class SshSettings:

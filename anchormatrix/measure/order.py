@@ -10,9 +10,7 @@ from anchormatrix.contract import Contract
 from anchormatrix.engines.base import ServeCommand
 from anchormatrix.forms import Form
 from anchormatrix.measure.rig import Rig
-from anchormatrix.settings import Settings
-
-FEW, ANCHOR = "few", "anchor"
+from anchormatrix.settings import ANCHOR, FEW, Settings
 
 
 @dataclass(frozen=True)

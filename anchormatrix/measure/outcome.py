@@ -9,13 +9,13 @@ from typing import Any
 
 from anchormatrix.measure import circumstances
 from anchormatrix.measure.expectation import smoked_step
-from anchormatrix.measure.order import FEW, SessionOrder
+from anchormatrix.measure.order import SessionOrder
 from anchormatrix.measure.proof import Proof
 from anchormatrix.measure.ramp import first_steady
 from anchormatrix.measure.records import Row
 from anchormatrix.measure.serve_log import ServeLog
 from anchormatrix.measure.served import DidNotRunError
-from anchormatrix.settings import Settings
+from anchormatrix.settings import FEW, Settings
 from anchormatrix.topology import HostState
 
 _CLOSURE_LIMIT_PCT = 5.0

@@ -17,7 +17,7 @@ from anchormatrix.errors import HostError, InputError
 from anchormatrix.hosts.base import Lease
 from anchormatrix.measure import circumstances, suspects
 from anchormatrix.measure.capturing import Capture, fetch_capture
-from anchormatrix.measure.order import ANCHOR, FEW, SessionOrder, captures, session_command
+from anchormatrix.measure.order import SessionOrder, captures, session_command
 from anchormatrix.measure.outcome import Outcome, findings, outcome_of, ramp_of
 from anchormatrix.measure.proof import prove
 from anchormatrix.measure.ramp import first_steady
@@ -25,6 +25,7 @@ from anchormatrix.measure.records import Row, Session, aligned
 from anchormatrix.measure.rig import Rig
 from anchormatrix.measure.serve_log import closure_pct, parse_serve_log
 from anchormatrix.measure.served import DidNotRunError, Served, stop_as_dict
+from anchormatrix.settings import ANCHOR, FEW
 from anchormatrix.topology import HostState
 
 _EXTRA_ROUNDS = 2  # repeats sent again when a log line was spoiled or a request failed
@@ -37,7 +38,7 @@ def run_session(order: SessionOrder, rig: Rig) -> Session:
     A mishap is a port taken meanwhile, or a server that had worked and died, hung or lost its log: a second try tells
     whether that belongs to the form. A form that does not run through, proves nothing or cannot be timed is a session
     too, with its evidence. Raises :class:`ContractError` (the live host is another, the cards are suspect),
-    :class:`LeaseError` and :class:`HostError`; no result is written then.
+    :class:`LeaseError` and :class:`HostError` (also for a full disk on the host); no result is written then.
     """
     tries: list[Mapping[str, Any]] = []
     while True:
@@ -62,6 +63,7 @@ class _Try:
         why = "only the first window captures" if order.window > 1 else "capture.enabled is off"
         self.capture = Capture("off", why=why)
         self.capture_dir: str | None = None
+        self.scratch = ""
 
     def run(self) -> tuple[Session, Outcome]:
         contract, form = self.order.contract, self.order.form
@@ -78,10 +80,10 @@ class _Try:
             return self._measure(lease, before)
 
     def _measure(self, lease: Lease, before: HostState) -> tuple[Session, Outcome]:
-        scratch = self.host.scratch(f"{self.order.contract.id}-{self.order.form.name}-w{self.order.window}")
+        self.scratch = self.host.scratch(f"{self.order.contract.id}-{self.order.form.name}-w{self.order.window}")
         if captures(self.order, self.settings):
-            self.capture_dir = f"{scratch}/capture"
-        served = Served(self.host, self.settings, self._command, lease=lease, log_path=f"{scratch}/server.log")
+            self.capture_dir = f"{self.scratch}/capture"
+        served = Served(self.host, self.settings, self._command, lease=lease, log_path=f"{self.scratch}/server.log")
         failure: DidNotRunError | None = None
         try:
             with served:
@@ -188,6 +190,8 @@ class _Try:
             after=after,
             own_pids=self.host.own_pids(),
         )
+        if outcome.status != "measured":
+            circumstances.require_room(self.host, self.scratch, self.settings)
         if outcome.suspect:
             self._suspect(outcome.suspect)
         ramp = ramp_of(self.warmups, rows, self.settings.matrix.warmups.steady_pct)

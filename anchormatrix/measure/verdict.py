@@ -23,9 +23,9 @@ from typing import Any
 from anchormatrix.errors import ConfigError
 from anchormatrix.forms import parse_form
 from anchormatrix.measure.cells import ALL, Cell, SessionResult
-from anchormatrix.settings import VerdictSettings
+from anchormatrix.measure.comparison import apart_pct, order_of, sign_of
+from anchormatrix.settings import ANCHOR, FEW, VerdictSettings
 
-FEW, ANCHOR = "few", "anchor"
 _SHORT = re.compile(r"\d+ of \d+ repeats$")
 _BLOCKING = "did_not_run", "void", "contaminated", "unmeasurable"
 
@@ -120,8 +120,8 @@ class _Judge:
             status=status,
             reason=". ".join(note for note in notes if note),
             r=r,
-            order_few=_order(few, self._floor),
-            order_anchor=_order(anchor, self._floor),
+            order_few=order_of(few, self._floor),
+            order_anchor=order_of(anchor, self._floor),
             ties=self._ties(anchor),
             winner=winner,
             tied_with=tied,
@@ -183,7 +183,7 @@ class _Judge:
     def _flips(self, few: Mapping[str, Cell], anchor: Mapping[str, Cell]) -> list[tuple[str, str]]:
         flips = []
         for a, b in combinations([form for form in self.forms if form in few and form in anchor], 2):
-            orders = _sign(few[a], few[b], self._floor), _sign(anchor[a], anchor[b], self._floor)
+            orders = sign_of(few[a], few[b], self._floor), sign_of(anchor[a], anchor[b], self._floor)
             if orders[0] * orders[1] < 0:
                 flips.append((a, b) if orders[1] < 0 else (b, a))
         return flips
@@ -222,13 +222,11 @@ class _Judge:
         ranked = sorted(usable.values(), key=lambda cell: cell.step_s)
         best, second = ranked[:2]
         margin = (second.step_s / best.step_s - 1) * 100
-        group = _order(usable, self._floor)[0]
+        group = order_of(usable, self._floor)[0]
         if len(group) > 1:
             worst = usable[group[-1]]
-            text = (
-                f"No difference between {' and '.join(group)}: {_apart(best, worst):.1f} % apart, the noise floor is "
-            )
-            return None, group, margin, text + f"{self._floor(best, worst):.1f} %"
+            text = f"No difference between {' and '.join(group)}: {apart_pct(best, worst):.1f} % apart"
+            return None, group, margin, f"{text}, the noise floor is {self._floor(best, worst):.1f} %"
         return best.form, (), margin, f"{best.form} wins at the anchor by {margin:.1f} %"
 
     def _one_window(self, form: str) -> bool:
@@ -236,7 +234,7 @@ class _Judge:
 
     def _ties(self, anchor: Mapping[str, Cell]) -> tuple[tuple[str, str, float], ...]:
         pairs = combinations(anchor.values(), 2)
-        return tuple((a.form, b.form, self._floor(a, b)) for a, b in pairs if not _sign(a, b, self._floor))
+        return tuple((a.form, b.form, self._floor(a, b)) for a, b in pairs if not sign_of(a, b, self._floor))
 
     def _drifts(self) -> tuple[Drift, ...]:
         """Cold against hot: the first window a cell was measured in against the last."""
@@ -257,7 +255,7 @@ class _Judge:
         for window in range(1, self.windows + 1):
             tier = self._tier(ANCHOR, str(window))
             if len(tier) > 1:
-                best.append(set(_order(tier, self._floor)[0]))
+                best.append(set(order_of(tier, self._floor)[0]))
         return bool(set.intersection(*best)) if len(best) > 1 else None
 
     def _drift_note(self, drifts: Iterable[Drift], stands: bool | None, *, decided: bool) -> str:
@@ -277,7 +275,7 @@ class _Judge:
         blurred = [
             f"{a} and {b}"
             for a, b in combinations([form for form in self.forms if form in few and form in anchor], 2)
-            if _sign(anchor[a], anchor[b], self._floor) and not _sign(few[a], few[b], self._floor)
+            if sign_of(anchor[a], anchor[b], self._floor) and not sign_of(few[a], few[b], self._floor)
         ]
         return f"Few steps cannot tell apart what the anchor can: {', '.join(blurred)}" if blurred else ""
 
@@ -289,29 +287,6 @@ _CURES = {
     "drift": "measure at the anchor or higher before choosing",
     "extrapolates": "the few-step ranking may be used; next time the few-step tier alone is enough",
 }
-
-
-def _order(cells: Mapping[str, Cell], floor: Any) -> tuple[tuple[str, ...], ...]:
-    """Forms fastest first; a form joins the group whose fastest member it cannot be told from."""
-    groups: list[list[Cell]] = []
-    for cell in sorted(cells.values(), key=lambda cell: cell.step_s):
-        if groups and not _sign(groups[-1][0], cell, floor):
-            groups[-1].append(cell)
-        else:
-            groups.append([cell])
-    return tuple(tuple(cell.form for cell in group) for group in groups)
-
-
-def _apart(a: Cell, b: Cell) -> float:
-    """Difference of two cells in percent of the faster one."""
-    return abs(a.step_s - b.step_s) / min(a.step_s, b.step_s) * 100
-
-
-def _sign(a: Cell, b: Cell, floor: Any) -> int:
-    """−1 when ``a`` is faster, 1 when slower, 0 when the difference lies within the noise floor."""
-    if _apart(a, b) <= floor(a, b):
-        return 0
-    return -1 if a.step_s < b.step_s else 1
 
 
 def _split(form: str) -> object:

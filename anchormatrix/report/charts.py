@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from anchormatrix.report.facts import ANCHOR, FEW, Cell
+from anchormatrix.report.facts import Cell
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.svg import WIDTH, Drawing, fitted, note, ticks
+from anchormatrix.settings import ANCHOR, FEW
 
 _LABEL, _TIER, _RIGHT = 0.0, 212.0, 850.0
 _PLOT = 330.0

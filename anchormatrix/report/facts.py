@@ -9,7 +9,6 @@ from typing import Any
 from anchormatrix.groups import SECOND_BEST
 
 POOLED = "all"
-FEW, ANCHOR = "few", "anchor"
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,6 @@ from functools import cached_property
 from anchormatrix.groups import show
 from anchormatrix.report.anatomy import Anatomy
 from anchormatrix.report.facts import (
-    ANCHOR,
-    FEW,
     POOLED,
     CardState,
     Cell,
@@ -26,6 +24,7 @@ from anchormatrix.report.facts import (
     Verdict,
 )
 from anchormatrix.report.source import Part, Problem
+from anchormatrix.settings import ANCHOR, FEW
 from anchormatrix.topology import Topology
 
 

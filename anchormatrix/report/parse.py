@@ -9,6 +9,7 @@ from anchormatrix.errors import ConfigError, InputError
 from anchormatrix.forms import parse_form
 from anchormatrix.report import facts
 from anchormatrix.report.source import Fields, clean_text, plain
+from anchormatrix.settings import ANCHOR
 from anchormatrix.topology import Topology
 
 _CONTRACT_ID = re.compile(r"c\d+-[0-9a-f]{4,64}")
@@ -175,7 +176,7 @@ def verdict_from(fields: Fields) -> facts.Verdict:
         ties=_ties(fields),
         winner=fields.text("winner", "") or None,
         tied_with=fields.texts("tied_with"),
-        winner_tier=fields.text("winner_tier", facts.ANCHOR),
+        winner_tier=fields.text("winner_tier", ANCHOR),
         margin_pct=fields.maybe("margin_pct"),
         drifts=tuple(
             facts.Drift(drift.text("form"), drift.text("tier"), drift.number("drift_pct"), drift.flag("exceeds"))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from anchormatrix.report.anatomy import COLUMNS, Anatomy, Bound
 from anchormatrix.report.answer import listed
-from anchormatrix.report.facts import ANCHOR, POOLED
+from anchormatrix.report.facts import POOLED
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.step_pictures import PART_WORDS, analysed, delta, pairs, unlike_timed, why_not_analysed
+from anchormatrix.settings import ANCHOR
 
 _TOLD = 3  # forms that a sentence speaks of; the picture shows all
 _HIDDEN_BY_HEADS = ("alltoall", "alltoallv", "allgather")  # families that carry heads or their keys and values

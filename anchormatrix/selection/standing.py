@@ -9,8 +9,8 @@ from statistics import fmean, median
 from anchormatrix.forms import parse_form
 from anchormatrix.measure.cells import SessionResult
 from anchormatrix.measure.ramp import spread_pct
+from anchormatrix.settings import ANCHOR
 
-FEW, ANCHOR = "few", "anchor"
 _ENOUGH_CELLS = 4  # two forms at two tiers
 _RANGES = {2: 1.128, 3: 1.693, 4: 2.059, 5: 2.326, 6: 2.534}  # expected range of n normal draws in standard deviations
 _FAILED = ("did_not_run", "void", "unmeasurable")
