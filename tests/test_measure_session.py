@@ -12,9 +12,10 @@ import pytest
 from serving_world import World, rig_of, small_settings, whole_host
 
 from anchormatrix.contract import Contract
-from anchormatrix.errors import BusyError, ContractError, LeaseError
+from anchormatrix.errors import BusyError, ContractError, HostError, LeaseError
 from anchormatrix.files import write_json
 from anchormatrix.forms import parse_form
+from anchormatrix.hosts.base import Completed
 from anchormatrix.measure.cells import build_cells, read_session
 from anchormatrix.measure.order import SessionOrder, planned_command, planned_requests
 from anchormatrix.measure.records import Session, write_session
@@ -161,6 +162,14 @@ def test_a_model_without_stage_times_is_unmeasurable_after_two_requests(tmp_path
     session, _ = measure(tmp_path, stage_lines=False)
     assert (session.status, len(session.rows)) == ("unmeasurable", 2)
     assert "logs no stage times" in session.reason
+
+
+def test_a_full_disk_on_the_host_is_not_taken_for_a_silent_model(tmp_path: Path, monkeypatch) -> None:
+    rig = rig_of(World(tmp_path, stage_lines=False))
+    table = "Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/sda1 100 100 0 100% /\n"
+    monkeypatch.setattr(rig.host, "run", lambda argv, **_: Completed(tuple(argv), 0, table, "", 0.0))
+    with pytest.raises(HostError, match=r"the disk is full \(0 kB free\)"):
+        run_session(order(tmp_path), rig)
 
 
 def test_a_tenant_who_came_makes_the_session_contaminated_and_it_is_measured_again(tmp_path: Path) -> None:
