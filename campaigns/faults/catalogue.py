@@ -63,7 +63,7 @@ def full_disk(name: str, what: str, moment: Moment) -> Fault:
     )
 
 
-def damaged_file(name: str, pattern: str, how: str = "half", **more: Any) -> Fault:
+def damaged_file(name: str, pattern: str, how: str = "half", *also: Deed, **more: Any) -> Fault:
     """A result file of an earlier run is damaged."""
     words = {"half": "cut in the middle", "empty": "empty", "garbage": "garbage"}[how]
     return Fault(
@@ -71,7 +71,7 @@ def damaged_file(name: str, pattern: str, how: str = "half", **more: Any) -> Fau
         f"{pattern.rsplit('/', 1)[-1]} of an earlier run is {words}",
         complete=True,
         config=_CAPTURES,
-        prepare=(deeds.damaged(pattern, how),),
+        prepare=(deeds.damaged(pattern, how), *also),
         **more,
     )
 
@@ -259,7 +259,9 @@ _DAMAGE = (
     damaged_file("bandwidth", "bandwidth/c4-*.json"),
     damaged_file("decision", "matrix_report/decision.json"),
     damaged_file("decisions", "decisions.jsonl", "garbage"),
-    damaged_file("history", "history.sqlite", "garbage"),
+    damaged_file(
+        "history", "history.sqlite", "garbage", deeds.damaged("c4-*/tp2-usp2/w2/session.json")
+    ),  # so that a session is recorded
     damaged_file("config", ".run/config-*.json"),
 )
 
