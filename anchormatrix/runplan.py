@@ -21,10 +21,10 @@ from anchormatrix.errors import ConfigError, InputError
 from anchormatrix.files import read_json, write_text
 from anchormatrix.forms import Form, parse_form
 from anchormatrix.groups import show
+from anchormatrix.history.progress import Progress, read_durations
 from anchormatrix.live import read_live
 from anchormatrix.nightly import DEADLINE, Place, deadline_of, resolve_night
 from anchormatrix.planning import Plan, Planned, make_plan, read_ledger
-from anchormatrix.progress import Progress, read_durations
 from anchormatrix.selection.configured import adaptive_limits, candidates_of
 from anchormatrix.settings import Settings
 from anchormatrix.topology import Live

@@ -10,6 +10,7 @@ from night_results import contract, place, write_session
 
 from anchormatrix.errors import ConfigError, NightError
 from anchormatrix.history.deadline import check_deadline
+from anchormatrix.history.progress import Durations, Progress, read_durations
 from anchormatrix.history.query import sessions_of_night
 from anchormatrix.history.record import record_session
 from anchormatrix.history.store import open_history
@@ -23,7 +24,6 @@ from anchormatrix.nightly import (
     outcome_of,
     resolve_night,
 )
-from anchormatrix.progress import Durations, Progress, read_durations
 
 MEASURED = Tonight(place(), "measured", "", True)
 
