@@ -13,8 +13,9 @@ from _cli import run
 from anchormatrix.config import load_settings
 from anchormatrix.contract import contract_from_dict
 from anchormatrix.files import read_json, write_csv
-from anchormatrix.measure.cells import COLUMNS, read_session, sessions_of
+from anchormatrix.measure.cells import COLUMNS, read_session
 from anchormatrix.selection.adaptive_run import to_judge
+from anchormatrix.selection.planned import planned_sessions
 from anchormatrix.selection.read import planned_names
 
 
@@ -23,9 +24,9 @@ def main() -> int:
     args = _arguments()
     settings = load_settings(args.config)
     contract = contract_from_dict(read_json(args.contract))
-    paths = args.sessions or sessions_of(args.contract.parent)
-    sessions = [read_session(path, contract.id) for path in paths]
-    found = to_judge(sessions, planned_names(args.contract.parent.parent, contract, settings), settings)
+    planned = planned_names(args.contract.resolve().parent.parent, contract, settings)
+    paths = args.sessions or planned_sessions(args.contract.parent, planned, settings)
+    found = to_judge([read_session(path, contract.id) for path in paths], planned, settings)
     write_csv(args.out or args.contract.with_name("cells.csv"), COLUMNS, (cell.row() for cell in found.cells))
     return 0
 
@@ -35,7 +36,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--config", type=Path, required=True, help="configuration file (YAML or JSON)")
     parser.add_argument("--contract", type=Path, required=True, help="results/<contract>/contract.json")
     parser.add_argument(
-        "--sessions", type=Path, nargs="*", help="session.json files (default: all beside the contract)"
+        "--sessions",
+        type=Path,
+        nargs="*",
+        help="session.json files (default: those beside the contract of the configured forms and windows)",
     )
     parser.add_argument("--out", type=Path, help="cells.csv (default: beside the contract)")
     return parser.parse_args()

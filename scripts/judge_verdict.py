@@ -13,9 +13,10 @@ from _cli import run
 from anchormatrix.config import load_settings
 from anchormatrix.contract import contract_from_dict
 from anchormatrix.files import read_json, write_json
-from anchormatrix.measure.cells import read_cells, read_session, sessions_of
+from anchormatrix.measure.cells import read_cells, read_session
 from anchormatrix.measure.verdict import judge
 from anchormatrix.selection.adaptive_run import to_judge
+from anchormatrix.selection.planned import planned_sessions
 from anchormatrix.selection.read import planned_names
 
 
@@ -24,8 +25,9 @@ def main() -> int:
     args = _arguments()
     settings = load_settings(args.config)
     contract = contract_from_dict(read_json(args.contract))
-    sessions = [read_session(path, contract.id) for path in args.sessions or sessions_of(args.contract.parent)]
-    planned = planned_names(args.contract.parent.parent, contract, settings)
+    planned = planned_names(args.contract.resolve().parent.parent, contract, settings)
+    paths = args.sessions or planned_sessions(args.contract.parent, planned, settings)
+    sessions = [read_session(path, contract.id) for path in paths]
     found = to_judge(sessions, [*planned, *(session.form for session in sessions)], settings)
     verdict = judge(
         contract.id,
@@ -47,7 +49,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--contract", type=Path, required=True, help="results/<contract>/contract.json")
     parser.add_argument("--cells", type=Path, help="cells.csv (default: beside the contract)")
     parser.add_argument(
-        "--sessions", type=Path, nargs="*", help="session.json files (default: all beside the contract)"
+        "--sessions",
+        type=Path,
+        nargs="*",
+        help="session.json files (default: those beside the contract of the configured forms and windows)",
     )
     parser.add_argument("--out", type=Path, help="verdict.json (default: beside the contract)")
     return parser.parse_args()

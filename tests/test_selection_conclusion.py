@@ -89,6 +89,24 @@ def test_not_decidable_says_why_and_what_to_do():
     assert (found.outcome, found.confidence) == ("not_decidable", "none")
 
 
+def test_a_faster_form_that_left_the_matrix_is_named_first():
+    left = form("tp4-usp1", 0.8)
+    found = decide(DecisionInputs(4, "c4-x", WON, [FAST, SLOW], left_behind=[left, form("tp1-usp2-cfg2", 1.05)]))
+    said = "Not in the matrix any more, but measured faster under this contract: tp4-usp1 by 25.0 % (0.8 s per step)."
+    assert found.conditions[0] == said
+    assert "; not in the matrix any more, but measured faster" in found.sentence
+    assert (found.winner, found.runner_up) == ("tp1-usp4", "tp2-usp2")
+    tie = {"status": "extrapolates", "winner": None, "tied_with": ["tp1-usp4", "tp2-usp2"], "reason": "tie"}
+    undecided = decide(DecisionInputs(4, "c4-x", tie, [FAST, form("tp2-usp2", 1.005)], left_behind=[left]))
+    assert undecided.conditions == (said,)
+    assert undecided.sentence.endswith(said)
+
+
+def test_a_slower_form_that_left_the_matrix_is_not_spoken_of():
+    found = decide(DecisionInputs(4, "c4-x", WON, [FAST, SLOW], left_behind=[form("tp4-usp1", 1.2)]))
+    assert found == decide(DecisionInputs(4, "c4-x", WON, [FAST, SLOW]))
+
+
 def test_unknowns_are_listed_with_what_would_settle_them():
     gap = Unexplained("tp1-usp4", "alltoall", 10.0, 20.0, 1, "the rest is unexplained")
     open_gate = GateResult(

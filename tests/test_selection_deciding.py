@@ -27,6 +27,18 @@ def session(form, window, step_s):
     return SessionResult(FOUR.id, form, window, "measured", "", True, values, {})
 
 
+def store(folder, one):
+    path = folder / one.form / f"w{one.window}" / "session.json"
+    values = {"contract": FOUR.id, "form": one.form, "window": one.window, "status": "measured", "reason": ""}
+    write_json(path, {**values, "ramp": {"steady": True}})
+    rows = [
+        {"role": "measured", "tier": tier, "step_s": step_s, "iterations": 4, "denominator": "progress_bar"}
+        for tier, steps in one.values_s.items()
+        for step_s in steps
+    ]
+    write_csv(path.with_name("requests.csv"), list(rows[0]), rows)
+
+
 @pytest.fixture
 def results(tmp_path):
     """A measured contract without captures and sweep."""
@@ -34,10 +46,7 @@ def results(tmp_path):
     write_json(folder / "contract.json", FOUR.as_dict())
     sessions = [session("tp1-usp4", w, 1.0) for w in (1, 2)] + [session("tp2-usp2", w, 1.1) for w in (1, 2)]
     for one in sessions:
-        path = folder / one.form / f"w{one.window}" / "session.json"
-        write_json(
-            path, {"contract": FOUR.id, "form": one.form, "window": one.window, "status": "measured", "reason": ""}
-        )
+        store(folder, one)
     cells = build_cells(sessions, repeats=3, dispersion_pct=3)
     write_csv(folder / "cells.csv", COLUMNS, (cell.row() for cell in cells))
     verdict = {"status": "extrapolates", "winner": "tp1-usp4", "reason": "", "tied_with": [], "r": {"tp1-usp4": 1.0}}
@@ -70,6 +79,42 @@ def test_gates_and_decision_are_made_from_what_is_stored(results):
     )
     assert decision["pairs"] == [{"size": 4, "text": "4 cards: tp1-usp4 against tp2-usp2 is the same-size pair."}]
     assert not any(trigger["fired"] for trigger in decision["reverify_triggers"])
+
+
+def test_a_form_of_an_earlier_configuration_takes_no_part_and_is_named_when_it_was_faster(results):
+    folder = results / FOUR.id
+    for window in (1, 2, 3):
+        store(folder, session("tp4-usp1", window, 0.5))
+    write_json(folder / "tp4-usp1" / "attribution.json", {"steps": {"ranks": []}})
+    contract = folder / "contract.json"
+    for script, name in (("build_cells", "cells.csv"), ("judge_verdict", "verdict.json"), ("evaluate_gates", "")):
+        done = command(f"scripts/{script}.py", "--config", CONFIG, "--contract", contract)
+        assert done.returncode == 0, done.stderr
+        assert not name or "tp4-usp1" not in (folder / name).read_text()
+    gates = json.loads((folder / "gates.json").read_text())
+    assert {gate["form"] for gate in gates["gates"]} == {"tp1-usp4", "tp2-usp2"}
+    done = command("scripts/decide.py", "--config", CONFIG, "--results", results, "--contracts", contract)
+    assert done.returncode == 0, done.stderr
+    decision = json.loads((results / "matrix_report" / "decision.json").read_text())
+    assert (decision["winner"], decision["runner_up"]) == ("tp1-usp4", "tp2-usp2")
+    assert decision["basis"].startswith("2 forms at the anchor tier, 2 windows")
+    assert decision["conditions"][0] == (
+        "Not in the matrix any more, but measured faster under this contract: tp4-usp1 by 100.0 % (0.5 s per step)."
+    )
+
+
+def test_a_window_of_an_earlier_configuration_takes_no_part(results):
+    folder = results / FOUR.id
+    for form, step_s in (("tp1-usp4", 9.0), ("tp2-usp2", 1.0)):
+        store(folder, session(form, 3, step_s))
+    contract = folder / "contract.json"
+    for script in ("build_cells", "judge_verdict", "evaluate_gates"):
+        assert command(f"scripts/{script}.py", "--config", CONFIG, "--contract", contract).returncode == 0
+    assert ",anchor,3," not in (folder / "cells.csv").read_text()
+    verdict = json.loads((folder / "verdict.json").read_text())
+    assert (verdict["status"], verdict["winner"]) == ("extrapolates", "tp1-usp4")
+    sources = {gate["source"] for gate in json.loads((folder / "gates.json").read_text())["gates"]}
+    assert "session.json (w1, w2)" in sources
 
 
 def test_the_check_needs_a_remembered_decision_and_finds_a_changed_configuration(results, tmp_path):

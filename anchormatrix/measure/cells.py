@@ -106,11 +106,6 @@ def build_cells(sessions: Iterable[SessionResult], *, repeats: int, dispersion_p
     return tuple(cells)
 
 
-def sessions_of(folder: Path) -> list[Path]:
-    """Every ``session.json`` in a contract's folder."""
-    return sorted(folder.glob("*/w*/session.json"))
-
-
 def read_session(path: Path, contract: str | None = None) -> SessionResult:
     """Read one ``session.json`` and the ``requests.csv`` beside it.
 

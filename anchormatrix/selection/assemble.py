@@ -24,7 +24,8 @@ class Stored:
     """What is stored of one contract: ``sessions`` as in ``session.json``, ``cells`` as rows of ``cells.csv``.
 
     ``model``, ``memory`` and ``sweep`` may be unknown; their gates then stay unknown. ``skipped`` maps a form to the
-    reason why it was not measured further.
+    reason why it was not measured further. ``left_behind`` are forms measured before they were taken out of the matrix;
+    no gate speaks of them.
     """
 
     contract: Contract
@@ -40,6 +41,7 @@ class Stored:
     skipped: Mapping[str, str] = field(default_factory=dict)
     windows: int = 2
     noise_floor_pct: float = 1.0
+    left_behind: Sequence[FormEvidence] = ()
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ def judge_contract(stored: Stored) -> Judged:
             unexplained=open_differences,
             skipped=stored.skipped,
             windows=stored.windows,
+            left_behind=stored.left_behind,
         )
     )
     return Judged(stored.contract.id, stored.contract.size, gates, open_differences, projections, bounds, decision)

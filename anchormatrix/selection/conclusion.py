@@ -41,7 +41,10 @@ class SizeDecision:
 
 @dataclass(frozen=True)
 class DecisionInputs:
-    """What one size is concluded from: ``verdict`` is the content of its ``verdict.json``."""
+    """What one size is concluded from: ``verdict`` is the content of its ``verdict.json``.
+
+    ``left_behind`` are forms measured under the contract and taken out of the matrix since.
+    """
 
     size: int
     contract: str
@@ -53,6 +56,7 @@ class DecisionInputs:
     unexplained: Sequence[Unexplained] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
     windows: int = 2
+    left_behind: Sequence[FormEvidence] = ()
 
 
 def decide(inputs: DecisionInputs) -> SizeDecision:
@@ -68,7 +72,7 @@ def decide(inputs: DecisionInputs) -> SizeDecision:
     runner, margin = _runner_up(inputs, str(winner))
     reversal = _reversal(inputs, str(winner))
     unknowns = _unknowns(inputs)
-    conditions = _conditions(inputs, str(winner), runner)
+    conditions = (*_outside(inputs), *_conditions(inputs, str(winner), runner))
     by = f" by {margin:.1f} % over {runner}" if runner and margin is not None else ", the only form measured"
     sentence = f"On {inputs.size} cards {winner} wins{by} at the anchor tier"
     sentence += f"; {conditions[0][0].lower() + conditions[0][1:]}" if conditions else "."
@@ -105,6 +109,7 @@ def _without_winner(inputs: DecisionInputs, tied: tuple[str, ...]) -> SizeDecisi
         outcome = "not_decidable"
         sentence = f"On {inputs.size} cards no form can be chosen, because {reason.rstrip('.')}."
         sentence += f" What to do: {cure.rstrip('.')}." if cure else ""
+    outside = _outside(inputs)
     return SizeDecision(
         inputs.size,
         inputs.contract,
@@ -114,12 +119,27 @@ def _without_winner(inputs: DecisionInputs, tied: tuple[str, ...]) -> SizeDecisi
         None,
         tied,
         _basis(inputs),
-        sentence,
-        (),
+        " ".join((sentence, *outside)),
+        outside,
         _unknowns(inputs),
         (),
         "none" if outcome == "not_decidable" else _confidence(inputs, None),
     )
+
+
+def _outside(inputs: DecisionInputs) -> tuple[str, ...]:
+    """One sentence when forms that are not in the matrix any more were faster than the best that is."""
+    steps = {form.form.name: form.step_anchor_s for form in inputs.evidence if form.usable and form.step_anchor_s}
+    best = steps.get(str(inputs.verdict.get("winner"))) or min(steps.values(), default=None)
+    faster = [form for form in inputs.left_behind if best and form.step_anchor_s and form.step_anchor_s < best]
+    if best is None or not faster:
+        return ()
+    told = []
+    for form in sorted(faster, key=lambda form: form.step_anchor_s or 0.0):
+        step = form.step_anchor_s or best
+        doubt = "" if form.usable else f", but may not be ranked: {form.reason}"
+        told.append(f"{form.form.name} by {100 * (best / step - 1):.1f} % ({step:.4g} s per step{doubt})")
+    return (f"Not in the matrix any more, but measured faster under this contract: {_listed(told)}.",)
 
 
 def _runner_up(inputs: DecisionInputs, winner: str) -> tuple[str | None, float | None]:

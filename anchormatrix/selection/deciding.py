@@ -62,7 +62,7 @@ def conclude(
     values["skipped"] = [
         {"size": item.contract.size, "text": f"{item.contract.size} cards, {text}"}
         for item in found
-        for text in skipped_sessions(results / item.contract.id, settings.matrix.windows)
+        for text in skipped_sessions(results, item.contract, settings)
     ]
     candidates = [(item, _candidates(results, settings, item.contract.size, item.contract)) for item in found]
     values["excluded"] = [
@@ -113,7 +113,7 @@ def _conclude_one(results: Path, contract: Contract, settings: Settings) -> Conc
         verdict=stored.verdict,
         evidence=evidence,
         facts=step_facts(settings),
-        fixed_s=fixed_costs(results, contract.id),
+        fixed_s=fixed_costs(results, contract, settings),
         possible=_possible(results, settings, contract.size, contract),
     )
     return Concluded(contract, evidence, judge_contract(stored).decision, basis)

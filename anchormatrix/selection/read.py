@@ -17,6 +17,7 @@ from anchormatrix.measure.cells import read_cells
 from anchormatrix.selection.assemble import Stored
 from anchormatrix.selection.configured import candidates_of, memory_limits
 from anchormatrix.selection.figures import figures_from
+from anchormatrix.selection.planned import left_behind, planned_sessions
 from anchormatrix.selection.sweep import Sweep, sweep_from_dict
 from anchormatrix.settings import Settings
 from anchormatrix.shapes import Maybe, check_shape
@@ -50,21 +51,21 @@ def read_contract(path: Path) -> Contract:
 
 
 def read_stored(results: Path, contract: Contract, settings: Settings) -> Stored:
-    """Everything that the gates of one contract rest on, from the results folder.
+    """Everything that the gates of one contract rest on, from the results folder: of the planned forms and windows.
 
     Cells and verdict must be there; a missing capture, sweep or health reading leaves its gates unknown. Raises
     :class:`InputError` naming a file that is there and unusable.
     """
     folder = results / contract.id
-    sessions = [_read(path, _SESSION) for path in sorted(folder.glob("*/w*/session.json"))]
-    attributions = {path.parent.name: _read(path, _ATTRIBUTION) for path in sorted(folder.glob("*/attribution.json"))}
+    names = planned_names(results, contract, settings)
+    sessions = [_read(path, _SESSION) for path in planned_sessions(folder, names, settings)]
+    analysed = {name: path for name in names if (path := folder / name / "attribution.json").exists()}
+    attributions = {name: _read(path, _ATTRIBUTION) for name, path in analysed.items()}
     read_cells(folder / "cells.csv")  # refuses what is no cell
-    forms = {name: parse_form(name) for name in planned_names(results, contract, settings)}
-    forms |= {name: parse_form(name) for session in sessions if (name := str(session.get("form"))) not in forms}
     card_gb = card_memory_gb(results / "health.json", contract)
     return Stored(
         contract=contract,
-        forms=tuple(forms.values()),
+        forms=tuple(map(parse_form, names)),
         sessions=sessions,
         cells=read_rows(folder / "cells.csv"),
         verdict=_read(folder / "verdict.json", _VERDICT),
@@ -75,6 +76,7 @@ def read_stored(results: Path, contract: Contract, settings: Settings) -> Stored
         skipped=_skipped(sessions, settings.matrix.windows),
         windows=settings.matrix.windows,
         noise_floor_pct=settings.verdict.noise_floor_pct,
+        left_behind=left_behind(folder, contract.id, names, settings),
     )
 
 
@@ -109,10 +111,11 @@ def _skipped(sessions: list[dict[str, Any]], windows: int) -> dict[str, str]:
     }
 
 
-def skipped_sessions(folder: Path, windows: int) -> list[str]:
-    """The sessions of the full design's ``windows`` that the adaptive one left out or cut short, one sentence each."""
+def skipped_sessions(results: Path, contract: Contract, settings: Settings) -> list[str]:
+    """The sessions of the full design that the adaptive one left out or cut short, one sentence each."""
     found = []
-    for path in sorted(folder.glob("*/w*/session.json")):
+    windows = settings.matrix.windows
+    for path in planned_sessions(results / contract.id, planned_names(results, contract, settings), settings):
         session = _read(path, _SESSION)
         wanted = int(session.get("window", 0)) <= windows
         if (wanted and session.get("status") == "skipped") or session.get("stopped_early"):
@@ -147,11 +150,11 @@ def read_rows(path: Path) -> list[dict[str, str]]:
         raise InputError(f"cannot be read ({error})", where=str(path), todo="delete the file and run again") from None
 
 
-def fixed_costs(results: Path, contract_id: str) -> dict[str, float]:
-    """Median seconds of one request outside the DiT stage, by stage, over all sessions of a contract."""
+def fixed_costs(results: Path, contract: Contract, settings: Settings) -> dict[str, float]:
+    """Median seconds of one request outside the DiT stage, by stage, over all planned sessions of a contract."""
     values: dict[str, list[float]] = {stage: [] for stage in _STAGES}
-    for path in sorted((results / contract_id).glob("*/w*/requests.csv")):
-        for row in read_rows(path):
+    for path in planned_sessions(results / contract.id, planned_names(results, contract, settings), settings):
+        for row in read_rows(path.with_name("requests.csv")):
             for stage in _STAGES:
                 if row.get("role") == "measured" and row.get(stage):
                     values[stage].append(_seconds(row[stage], f"{path}: {stage}"))
