@@ -49,7 +49,13 @@ def main() -> int:
             return 0
         references = other_groups(contract, args.contracts or results / "contracts.json")
         smoke, stopped = run_smoke(
-            contract, forms, rig, results, history=recorded_steps(settings.history.file), references=references
+            contract,
+            forms,
+            rig,
+            results,
+            history=recorded_steps(settings.history.file),
+            references=references,
+            night=args.night or None,
         )
     suspects.after_smoke(contract, results, smoke, stopped)
     out = args.out or results / contract.id / "smoke.json"

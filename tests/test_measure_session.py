@@ -277,6 +277,44 @@ def test_a_smoke_uses_the_first_form_that_runs(tmp_path: Path) -> None:
     assert stopped is not None
 
 
+RESIDUE = {"status": "rejected", "findings": [{"kind": "residue", "text": "ten times slower"}], "state": "fit"}
+
+
+def smoke_of_cards_0_and_1(results: Path, **smoke: str) -> str:
+    """Store the smoke of a pair inside the host's four cards."""
+    pair = replace(whole_host(), cards=(0, 1), links=(("X", "UB"), ("UB", "X")))
+    write_json(results / pair.id / "contract.json", pair.as_dict())
+    write_json(results / pair.id / "smoke.json", {**RESIDUE, **smoke})
+    write_json(results / "contracts.json", {"contracts": [{**pair.as_dict(), "state": "fit"}]})
+    return pair.id
+
+
+def test_a_group_of_unknown_speed_that_holds_cards_in_the_residue_state_is_rejected(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    pair = smoke_of_cards_0_and_1(results)
+    smoke, _ = run_smoke(whole_host(), [FORM], rig_of(World(tmp_path)), results)
+    assert (smoke.status, [finding.kind for finding in smoke.findings]) == ("rejected", ["unverified", "residue"])
+    assert smoke.findings[-1].text == (
+        f"it holds damaged cards: cards 0,1 are in the residue state (smoke of {pair}); "
+        "reset the driver or use another group"
+    )
+
+
+def test_a_smoke_that_passes_on_its_own_keeps_a_group_with_such_cards(tmp_path: Path) -> None:
+    smoke_of_cards_0_and_1(tmp_path / "results")
+    smoke, _ = run_smoke(whole_host(), [FORM], rig_of(World(tmp_path)), tmp_path / "results", history=lambda *_: 3.0)
+    assert smoke.status == "passed"
+
+
+@pytest.mark.parametrize(("stored", "night"), [({"state": "busy"}, None), ({"night": "2026-11-29"}, "2026-11-30")])
+def test_a_residue_of_another_state_or_night_rejects_nothing(
+    tmp_path: Path, stored: dict[str, str], night: str | None
+) -> None:
+    smoke_of_cards_0_and_1(tmp_path / "results", **stored)
+    smoke, _ = run_smoke(whole_host(), [FORM], rig_of(World(tmp_path)), tmp_path / "results", night=night)
+    assert smoke.status == "unverified"
+
+
 def test_a_smoke_in_which_no_form_runs_rejects_the_group(tmp_path: Path) -> None:
     world = World(tmp_path, start="exit")
     smoke, _ = run_smoke(whole_host(), [FORM], rig_of(world), tmp_path / "results")

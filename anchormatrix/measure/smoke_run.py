@@ -18,6 +18,7 @@ from anchormatrix.hosts.base import Lease, StopRecord
 from anchormatrix.measure import circumstances
 from anchormatrix.measure.expectation import History, comparable, expected_step
 from anchormatrix.measure.proof import prove
+from anchormatrix.measure.residue import RESIDUE, damaged_within
 from anchormatrix.measure.rig import Rig
 from anchormatrix.measure.serve_log import Request, parse_serve_log
 from anchormatrix.measure.served import DidNotRunError, Served, stop_as_dict
@@ -45,12 +46,14 @@ def run_smoke(
     *,
     history: History | None = None,
     references: Sequence[Contract] = (),
+    night: str | None = None,
 ) -> tuple[Smoke, StopRecord | None]:
     """Smoke a contract's group and judge it; also returns how the server ended.
 
     The first form that runs and takes effect counts: a form that cannot start says nothing about the cards. When
     nothing tells how fast the group should be, the first usable one of ``references`` (other groups like it) is smoked
-    as well.
+    as well. When no such group is there, one that holds cards which smaller groups' smokes (of ``night``) found in the
+    residue state is rejected, too.
     A tenant who does not leave in time rejects the group, so that the sizes without one are measured all the same.
     Raises :class:`ContractError`, :class:`LeaseError` and :class:`HostError` when the group cannot be tried at all.
     """
@@ -84,6 +87,8 @@ def run_smoke(
     if run.request is None:
         missed = tuple(Finding("did_not_run", f"{item.form.name}: {item.problem}") for item in runs)
         smoke = replace(smoke, status="rejected", findings=missed)
+    if smoke.status == "unverified":
+        smoke = _holding_damage(smoke, contract, results, night)
     if sick:
         finding = Finding("warning_confirmed", f"after the smoke {'; '.join(sick)}")
         smoke = replace(smoke, status="rejected", findings=(*smoke.findings, finding))
@@ -99,6 +104,15 @@ def run_smoke(
         details=details,
     )
     return complete, run.stopped
+
+
+def _holding_damage(smoke: Smoke, contract: Contract, results: Path, night: str | None) -> Smoke:
+    """Reject a group of unknown speed that holds damaged cards: all its ranks wait for the slowest."""
+    damaged = damaged_within(contract, results, night=night)
+    if not damaged:
+        return smoke
+    text = f"it holds damaged cards: {'; '.join(item.text for item in damaged)}; reset the driver or use another group"
+    return replace(smoke, status="rejected", findings=(*smoke.findings, Finding(RESIDUE, text)))
 
 
 def _occupied(contract: Contract, error: BusyError) -> Smoke:

@@ -1,0 +1,64 @@
+"""Cards that other smokes of the same run found in the residue state: a group with any of them is as slow as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anchormatrix.contract import Contract, contract_from_dict
+from anchormatrix.errors import InputError
+from anchormatrix.files import read_json
+from anchormatrix.groups import show
+
+RESIDUE = "residue"
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A smaller group whose smoke found the residue state: its contract and its cards."""
+
+    contract: str
+    cards: tuple[int, ...]
+
+    @property
+    def text(self) -> str:
+        """The group and the smoke that says so."""
+        return f"cards {show(self.cards)} are in the residue state (smoke of {self.contract})"
+
+
+def damaged_within(contract: Contract, results: Path, *, night: str | None = None) -> tuple[Damaged, ...]:
+    """The groups inside a contract's group that their own smokes rejected for residue, by contract.
+
+    A smoke counts while the health and occupancy of its cards are those it was made in, as ``contracts.json`` lists
+    them, and, with ``night``, when it was made in that night. Files that cannot be read say nothing.
+    """
+    states = _states(results / "contracts.json")
+    found = []
+    for path in sorted(results.glob("c*/smoke.json")):
+        try:
+            smoke = read_json(path)
+            other = contract_from_dict(read_json(path.parent / "contract.json"))
+        except InputError:
+            continue
+        current = states is None or states.get(other.id) == smoke.get("state")
+        tonight = night is None or smoke.get("night", "") == night
+        if set(other.cards) < set(contract.cards) and _found_residue(smoke) and current and tonight:
+            found.append(Damaged(other.id, other.cards))
+    return tuple(found)
+
+
+def _found_residue(smoke: Mapping[str, Any]) -> bool:
+    findings = smoke.get("findings")
+    kinds = [one.get("kind") for one in findings if isinstance(one, Mapping)] if isinstance(findings, list) else []
+    return smoke.get("status") == "rejected" and RESIDUE in kinds
+
+
+def _states(path: Path) -> dict[str, Any] | None:
+    """Health and occupancy of every legal group by contract; None when they are not listed."""
+    try:
+        listed = read_json(path)["contracts"]
+        return {str(entry["id"]): entry.get("state") for entry in listed}
+    except (InputError, KeyError, TypeError, AttributeError):
+        return None
