@@ -1,7 +1,8 @@
 """What a stored JSON file must look like inside, checked where it is read: one error with file, place and value.
 
 A shape is a type (``float`` takes whole numbers, too), ``[shape]`` for a list of such, ``{key: shape}`` for an object
-that has at least these keys, or :class:`Maybe` of one of them, which may also be missing or null.
+that has at least these keys, :class:`MapOf` for an object with any keys, ``Any`` for whatever is there, or
+:class:`Maybe` of one of them, which may also be missing or null.
 """
 
 from __future__ import annotations
@@ -25,6 +26,13 @@ class Maybe:
     shape: Shape
 
 
+@dataclass(frozen=True)
+class MapOf:
+    """An object with any keys, every value of this shape."""
+
+    shape: Shape
+
+
 def check_shape(values: Any, shape: Shape, where: str) -> None:
     """Raise :class:`InputError` naming ``where`` and the place inside unless ``values`` has the shape."""
     wrong = _wrong(values, shape, "")
@@ -35,13 +43,16 @@ def check_shape(values: Any, shape: Shape, where: str) -> None:
 
 
 def _wrong(value: Any, shape: Shape, place: str) -> tuple[str, Any, str] | None:
+    if shape is Any:
+        return (place, value, "a value") if value is _MISSING else None
     if isinstance(shape, Maybe):
         return None if value is None or value is _MISSING else _wrong(value, shape.shape, place)
-    if isinstance(shape, Mapping):
+    if isinstance(shape, (Mapping, MapOf)):
         if not isinstance(value, Mapping):
             return place, value, "an object"
+        inside = dict.fromkeys(value, shape.shape) if isinstance(shape, MapOf) else shape
         return _first(
-            _wrong(value.get(key, _MISSING), inner, f"{place}.{key}".lstrip(".")) for key, inner in shape.items()
+            _wrong(value.get(key, _MISSING), inner, f"{place}.{key}".lstrip(".")) for key, inner in inside.items()
         )
     if isinstance(shape, list):
         if not isinstance(value, list):

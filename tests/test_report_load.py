@@ -121,9 +121,9 @@ def test_cleaning_replaces_escapes_direction_marks_and_lone_surrogates() -> None
 
 
 def test_fields_take_numbers_from_text_and_refuse_what_is_none() -> None:
-    fields = Fields({"a": "1.5", "b": "", "c": True, "d": "x", "e": 2.5, "f": 10**400}, "where")
+    fields = Fields({"a": "1.5", "b": "", "c": True, "d": "x", "e": 2.5, "f": 10**400, "g": 1e16}, "where")
     assert (fields.number("a"), fields.maybe("b"), fields.maybe("absent")) == (1.5, None, None)
-    for key in ("b", "c", "d", "f"):
+    for key in ("b", "c", "d", "f", "g"):
         with pytest.raises(InputError, match=rf"where\.{key} is "):
             fields.number(key)
     with pytest.raises(InputError, match="expected a whole number"):

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from anchormatrix.errors import InputError
-from anchormatrix.shapes import Maybe, check_shape
+from anchormatrix.shapes import MapOf, Maybe, check_shape
 
-SHAPE = {"name": str, "ranks": [{"rank": int, "stage_ms": float}], "note": Maybe(str), "ok": bool}
-GOOD = {"name": "a", "ranks": [{"rank": 0, "stage_ms": 1}, {"rank": 1, "stage_ms": 2.5}], "ok": True, "more": [None]}
+SHAPE = {
+    "r": Maybe(MapOf(float)),
+    "name": str,
+    "ranks": [{"rank": int, "stage_ms": float}],
+    "note": Maybe(str),
+    "ok": bool,
+    "any": Maybe(MapOf(Any)),
+}
+GOOD = {
+    "name": "a",
+    "ranks": [{"rank": 0, "stage_ms": 1}, {"rank": 1, "stage_ms": 2.5}],
+    "ok": True,
+    "any": {"a": None},
+}
 
 
 def test_the_shape_holds_with_more_keys_and_without_optional_ones():
     check_shape(GOOD, SHAPE, "f.json")
-    check_shape(GOOD | {"note": None}, SHAPE, "f.json")
+    check_shape(GOOD | {"note": None, "more": [None]}, SHAPE, "f.json")
     check_shape(GOOD | {"note": "x", "ranks": []}, SHAPE, "f.json")
 
 
@@ -29,6 +43,9 @@ def test_the_shape_holds_with_more_keys_and_without_optional_ones():
         ({"ranks": [{"rank": 1.0, "stage_ms": 1}]}, "f.json: ranks[0].rank is 1.0; expected a whole number"),
         ({"ranks": [{"rank": 1, "stage_ms": "1"}]}, "f.json: ranks[0].stage_ms is '1'; expected a number"),
         ({"note": ["x"]}, "f.json: note is ['x']; expected text"),
+        ({"r": {"tp1-usp4": 1.0, "tp2-usp2": None}}, "f.json: r.tp2-usp2 is None; expected a number"),
+        ({"r": [1.0]}, "f.json: r is [1.0]; expected an object"),
+        ({"any": 3}, "f.json: any is 3; expected an object"),
         ({"ok": 1}, "f.json: ok is 1; expected true or false"),
     ],
 )

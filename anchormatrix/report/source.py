@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, Generic, TypeVar
 from anchormatrix.errors import AnchorMatrixError, InputError
 from anchormatrix.files import SCHEMA, read_json
 
+_LARGEST = 1e15  # neither a time nor a size on any host; beyond it arithmetic overflows
 T = TypeVar("T")
 _TEXT_LIMIT = 4000
 
@@ -144,8 +144,8 @@ class Fields:
             found = float(value)
         except (TypeError, ValueError, OverflowError):
             raise self._wrong(key, "a number") from None
-        if isinstance(value, bool) or not math.isfinite(found):
-            raise self._wrong(key, "a finite number")
+        if isinstance(value, bool) or not abs(found) <= _LARGEST:
+            raise self._wrong(key, "a number that a measurement can give")
         return found
 
     def integer(self, key: str, default: int | None = None) -> int:

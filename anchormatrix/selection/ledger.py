@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from anchormatrix.errors import ConfigError
+from anchormatrix.errors import ConfigError, InputError
 from anchormatrix.files import parse_json
 from anchormatrix.forms import Form, parse_form
 from anchormatrix.selection.evidence import FormEvidence, StepParts
 from anchormatrix.selection.triggers import Stored as Basis
+from anchormatrix.shapes import MapOf, Maybe, check_shape
 
 
 def basis_as_dict(size: int, contract: str, winner: str | None, basis: Basis) -> dict[str, Any]:
@@ -38,8 +39,20 @@ def basis_as_dict(size: int, contract: str, winner: str | None, basis: Basis) ->
     }
 
 
+_LINE = {
+    "size": int,
+    "status": Maybe(str),
+    "r": MapOf(float),
+    "forms": [{"form": str, "few_s": Maybe(float), "anchor_s": Maybe(float), "exposed_ms": Maybe(float)}],
+    "facts": MapOf(Any),
+    "fixed_s": MapOf(float),
+    "possible": [str],
+}
+
+
 def basis_from_dict(values: Mapping[str, Any]) -> Basis:
-    """Read a line back. Raises ``KeyError``, ``TypeError`` or :class:`ConfigError` when it is not one."""
+    """Read a line back. Raises :class:`InputError` or :class:`ConfigError` when it is not one."""
+    check_shape(values, _LINE, "decision")
     evidence = tuple(_evidence(row) for row in values["forms"])
     return Basis(
         verdict={"status": values["status"], "r": values["r"]},
@@ -67,7 +80,7 @@ def read_bases(path: Path) -> dict[int, list[dict[str, Any]]]:
             values = parse_json(line)
             basis_from_dict(values)
             found.setdefault(int(values["size"]), []).append(values)
-        except (ValueError, KeyError, TypeError, AttributeError, ConfigError):
+        except (ValueError, InputError, ConfigError):
             continue
     return found
 

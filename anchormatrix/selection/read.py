@@ -20,7 +20,7 @@ from anchormatrix.selection.figures import figures_from
 from anchormatrix.selection.planned import left_behind, planned_sessions
 from anchormatrix.selection.sweep import Sweep, sweep_from_dict
 from anchormatrix.settings import Settings
-from anchormatrix.shapes import Maybe, check_shape
+from anchormatrix.shapes import MapOf, Maybe, check_shape
 
 _STAGES = ("encode_s", "decode_s")
 _SESSION = {"form": str, "status": str, "window": int, "reason": Maybe(str), "stopped_early": Maybe(str)}
@@ -30,6 +30,7 @@ _VERDICT = {
     "cure": Maybe(str),
     "winner": Maybe(str),
     "tied_with": Maybe([str]),
+    "r": Maybe(MapOf(float)),
     "window_drift": [{"form": str, "tier": str, "drift_pct": float, "exceeds": bool}],
 }
 _STEP_RANK = {"rank": int} | {f"{part}_ms": float for part in ("stage", "computing", "exposed", "overlapped", "free")}
