@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -17,16 +16,18 @@ from typing import Any
 from anchormatrix.config import build_settings, merged
 from anchormatrix.contract import Contract
 from anchormatrix.damage import set_aside
-from anchormatrix.errors import ConfigError, InputError
-from anchormatrix.files import read_json, write_text
-from anchormatrix.forms import Form, parse_form
-from anchormatrix.groups import show
+from anchormatrix.errors import InputError
+from anchormatrix.files import write_text
+from anchormatrix.forms import Form
 from anchormatrix.history.progress import Progress, read_durations
 from anchormatrix.live import read_live
 from anchormatrix.nightly import DEADLINE, Place, deadline_of, resolve_night
+from anchormatrix.parameters import digest
 from anchormatrix.planning import Plan, Planned, make_plan, read_ledger
+from anchormatrix.rerun import cell_notices, check_measured, reference_of, split_cell
 from anchormatrix.selection.configured import adaptive_limits, candidates_of
 from anchormatrix.settings import Settings
+from anchormatrix.stored import StoredResults
 from anchormatrix.topology import Live
 
 
@@ -41,21 +42,6 @@ class RunPlan:
     plan: Plan
     ledger: Sequence[Mapping[str, Any]] = ()
     damage: tuple[str, ...] = ()
-
-    @cached_property
-    def links_digest(self) -> str:
-        """One word that changes when the cards or the links between them do."""
-        topology = self.live.state.topology
-        return _digest([topology.cards, topology.links])
-
-    @cached_property
-    def health_digest(self) -> str:
-        """One word that changes when the health, tenants or software of any card do, not when a temperature does."""
-        cards = [
-            (card.id, card.health, sorted(process.pid for process in card.processes)) for card in self.live.state.cards
-        ]
-        stack = self.live.stack
-        return _digest([cards, stack.driver, stack.toolkit, stack.framework_version])
 
     @cached_property
     def contract_ids(self) -> str:
@@ -100,10 +86,10 @@ class RunPlan:
 
     def must_run(self, contract_id: str, form: str, window: int) -> bool:
         """Whether a session has no result yet, is asked for again, or its result is of another night."""
-        path = self._session_file(contract_id, form, window)
+        path = self._stored.session(contract_id, form, window)
         if form in self.again(contract_id) or not path.exists():
             return True
-        return self._night(path) != self.contract_night(contract_id)
+        return self._stored.night(path) != self.contract_night(contract_id)
 
     def again(self, contract_id: str) -> tuple[str, ...]:
         """The forms measured again by ``cell=FORM/TIER``: that form and the reference form of its pair."""
@@ -117,12 +103,12 @@ class RunPlan:
 
     def session_generation(self, contract_id: str, form: str, window: int) -> int:
         """How often a session has been asked for again: stays what it was until someone asks once more."""
-        done = _stored(self._session_file(contract_id, form, window), "generation")
+        done = self._stored.generation(self._stored.session(contract_id, form, window))
         return done + 1 if form in self.again(contract_id) else done
 
     def smoke_generation(self, contract_id: str) -> int:
         """The same for the smoke of a contract's group: a cell measured again starts with a fresh one."""
-        done = _stored(self.results / contract_id / "smoke.json", "generation")
+        done = self._stored.generation(self._stored.smoke(contract_id))
         return done + 1 if self.again(contract_id) else done
 
     def contract_night(self, contract_id: str) -> str:
@@ -133,16 +119,18 @@ class RunPlan:
         if self.settings.night is not None:
             return self.settings.night
         if contract_id not in self._contract_nights:
-            nights = (self._night(self._session_file(*place)) for place in self._places(contract_id))
+            nights = (self._stored.night(self._stored.session(*place)) for place in self._places(contract_id))
             self._contract_nights[contract_id] = max(nights, default="")
         return self._contract_nights[contract_id]
 
     def smoke_must_run(self, contract_id: str) -> bool:
         """Whether a group has no smoke yet or needs a new one: its cards' state or the night changed, a cell again."""
-        path = self.results / contract_id / "smoke.json"
-        if self.again(contract_id) or not path.exists() or self._night(path) != self.smoke_night(contract_id):
+        path = self._stored.smoke(contract_id)
+        if self.again(contract_id) or not path.exists():
             return True
-        return _stored_text(path, "state") != self.state_of(contract_id)
+        if self._stored.night(path) != self.smoke_night(contract_id):
+            return True
+        return self._stored.smoke_state(contract_id) != self.state_of(contract_id)
 
     @cached_property
     def asked(self) -> str:
@@ -157,29 +145,17 @@ class RunPlan:
 
     def smoke_night(self, contract_id: str) -> str:
         """The night of a contract's smoke: the one asked for, else the one it was made in."""
-        return self.settings.night or self._night(self.results / contract_id / "smoke.json")
+        return self.settings.night or self._stored.night(self._stored.smoke(contract_id))
 
     @property
     def notices(self) -> tuple[str, ...]:
         """What a person must know before the run starts: damaged results, and a cell that is another one now."""
-        return (*self.damage, *self._cell_notices())
-
-    def _cell_notices(self) -> tuple[str, ...]:
         if self.settings.cell is None:
-            return ()
+            return self.damage
         form, _ = split_cell(self.settings)
         planned = self.plan.of_size(form.cards)
-        last = next((row for row in reversed(self.ledger) if row["size"] == form.cards), None)
-        if not planned:
-            reason = dict(self.plan.unavailable).get(form.cards, "")
-            return (f"{form.name} cannot be measured again: no card group of {form.cards} is left ({reason})",)
-        if last is not None and last["id"] not in {item.contract.id for item in planned}:
-            sessions = len(self._places(planned[0].contract.id))
-            return (
-                f"the contract of {form.cards} cards changed since it was measured (cards {show(last['cards'])} then,"
-                f" {show(planned[0].contract.cards)} now): its whole size is measured again, {sessions} sessions",
-            )
-        return ()
+        sessions = len(self._places(planned[0].contract.id)) if planned else 0
+        return (*self.damage, *cell_notices(form, self.plan, self.ledger, sessions))
 
     @property
     def environment(self) -> dict[str, str]:
@@ -218,41 +194,8 @@ class RunPlan:
 
     def smoke_rejects(self, contract_id: str) -> bool:
         """Whether the last smoke of a group rejects it, in the state of health that its cards are in now."""
-        try:
-            smoke = read_json(self.results / contract_id / "smoke.json")
-        except InputError:
-            return False
-        return smoke.get("status") == "rejected" and smoke.get("state") == self.state_of(contract_id)
-
-    @property
-    def session_design(self) -> str:
-        """What a session measures beyond its contract, as one readable word: a change measures again."""
-        matrix = self.settings.matrix
-        warm = matrix.warmups
-        return f"{matrix.repeats} repeats, warm-ups {warm.min}-{warm.max} to {warm.steady_pct:g}%"
-
-    @property
-    def limits(self) -> str:
-        """The limits of the verdict as one readable word: a change judges again what is measured already."""
-        limits = self.settings.verdict
-        return (
-            f"dispersion {limits.dispersion_pct:g}%, drift {limits.drift_pct:g}%, floor {limits.noise_floor_pct:g}%,"
-            f" windows {limits.window_drift_pct:g}%, repeats {self.settings.matrix.repeats}"
-        )
-
-    @property
-    def model_figures(self) -> str:
-        """One word that changes when the model's figures or the rules of selection do."""
-        return _digest([asdict(self.settings.model), asdict(self.settings.selection)])
-
-    @property
-    def attribution_tolerances(self) -> str:
-        """The tolerances of the capture analyses as one readable word: a change analyses again."""
-        limits = self.settings.attribution
-        return (
-            f"release {limits.release_us:g}us, drain {limits.drain_ratio:g}, unusable {limits.unusable_rows_pct:g}%,"
-            f" keep {self.settings.capture.keep}"
-        )
+        state = self.state_of(contract_id)
+        return self._stored.smoke_status(contract_id) == "rejected" and self._stored.smoke_state(contract_id) == state
 
     @property
     def windows(self) -> int:
@@ -273,11 +216,9 @@ class RunPlan:
         """Contract, form and window of every session of a contract, in the order they run."""
         return [(contract_id, *place) for place in self.sessions_of(contract_id)]
 
-    def _night(self, path: Path) -> str:
-        """The night noted in a result file when the run first looked at it."""
-        if path not in self._nights:
-            self._nights[path] = _stored_text(path, "night")
-        return self._nights[path]
+    @cached_property
+    def _stored(self) -> StoredResults:
+        return StoredResults(self.results)
 
     @cached_property
     def _candidates(self) -> dict[tuple[int, float | None], tuple[Form, ...]]:
@@ -295,13 +236,6 @@ class RunPlan:
     @cached_property
     def _contract_nights(self) -> dict[str, str]:
         return {}
-
-    @cached_property
-    def _nights(self) -> dict[Path, str]:
-        return {}
-
-    def _session_file(self, contract_id: str, form: str, window: int) -> Path:
-        return self.results / contract_id / form / f"w{window}" / "session.json"
 
 
 def prepare_run(config_files: Sequence[Path | str], overrides: Mapping[str, Any], results: Path) -> RunPlan:
@@ -321,37 +255,10 @@ def prepare_run(config_files: Sequence[Path | str], overrides: Mapping[str, Any]
     plan = make_plan(live, settings, ledger)
     run = RunPlan(settings, str(_effective_config(values, results)), results, live, plan, ledger, damage)
     if settings.cell is not None:
-        _check_cell(run)
+        form, _ = split_cell(settings)
+        for planned in plan.of_size(form.cards)[:1]:
+            check_measured(form, run.forms_of(planned.contract.id))
     return run
-
-
-def split_cell(settings: Settings) -> tuple[Form, str]:
-    """The form and the tier of ``cell=FORM/TIER``. Raises :class:`ConfigError` when the matrix has no such cell."""
-    name, _, tier = (settings.cell or "").partition("/")
-    form = parse_form(name)
-    if tier not in settings.matrix.tiers:
-        raise ConfigError(
-            f"{tier!r} is not a tier", where="cell", expected=f"one of {', '.join(settings.matrix.tiers)}"
-        )
-    if form.cards not in settings.matrix.sizes:
-        raise ConfigError(
-            f"{form.name} runs on {form.cards} cards", where="cell", expected=f"a form of {list(settings.matrix.sizes)}"
-        )
-    return form, tier
-
-
-def _check_cell(run: RunPlan) -> None:
-    form, _ = split_cell(run.settings)
-    for planned in run.plan.of_size(form.cards)[:1]:
-        forms = run.forms_of(planned.contract.id)
-        if form.name not in forms:
-            raise ConfigError(f"{form.name} is not in the matrix", where="cell", expected=f"one of {', '.join(forms)}")
-
-
-def reference_of(form: str, forms: Sequence[str]) -> str:
-    """The reference form of a form's pair: the first form of its size, or the second for the first itself."""
-    others = [name for name in forms if name != form]
-    return others[0] if others else form
 
 
 def put_interpreter_first() -> None:
@@ -362,27 +269,8 @@ def put_interpreter_first() -> None:
 
 def _effective_config(values: Mapping[str, Any], results: Path) -> Path:
     plain = {key: value for key, value in values.items() if key not in ("cell", "night")}
-    path = results / ".run" / f"config-{_digest(plain)}.json"
+    path = results / ".run" / f"config-{digest(plain)}.json"
     text = json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
     if not path.exists() or path.read_bytes() != text.encode("utf-8"):
         write_text(path, text)
     return path
-
-
-def _stored_text(path: Path, key: str) -> str:
-    try:
-        return str(read_json(path).get(key) or "")
-    except InputError:
-        return ""
-
-
-def _stored(path: Path, key: str) -> int:
-    try:
-        value = read_json(path).get(key, 0)
-    except InputError:
-        return 0
-    return value if isinstance(value, int) else 0
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:10]

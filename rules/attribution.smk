@@ -15,7 +15,7 @@ rule attribute:
     conda:
         "../envs/anchormatrix.yaml"
     params:
-        tolerances=RUN.attribution_tolerances,
+        tolerances=parameters.attribution_tolerances(SETTINGS),
     message:
         "Attributing the step of {wildcards.form} in {wildcards.contract}"
     shell:

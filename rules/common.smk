@@ -8,6 +8,7 @@ from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
 sys.path.insert(0, workflow.basedir)
+from anchormatrix import parameters
 from anchormatrix.errors import AnchorMatrixError
 from anchormatrix.ownership import hold_results, name_owner
 from anchormatrix.runplan import RunPlan, prepare_run, put_interpreter_first

@@ -11,7 +11,7 @@ rule topology:
     conda:
         "../envs/anchormatrix.yaml"
     params:
-        links=RUN.links_digest,
+        links=parameters.links(RUN.live),
     message:
         "Reading the links between the cards"
     shell:
@@ -28,7 +28,7 @@ rule health:
     conda:
         "../envs/anchormatrix.yaml"
     params:
-        state=RUN.health_digest,
+        state=parameters.health(RUN.live),
     message:
         "Reading the cards' health, their tenants and the software versions"
     shell:

@@ -28,7 +28,7 @@ for size in SIZES:
         resources:
             host=1,
         params:
-            design=RUN.session_design,
+            design=parameters.session_design(SETTINGS),
             generation=lambda wildcards: RUN.session_generation(
                 wildcards.contract, wildcards.form, int(wildcards.window)
             ),
@@ -55,7 +55,7 @@ rule cells:
         "../envs/anchormatrix.yaml"
     params:
         forms=lambda wildcards: RUN.forms_of(wildcards.contract),
-        limits=RUN.limits,
+        limits=parameters.verdict_limits(SETTINGS),
     message:
         "Medians and dispersion of {wildcards.contract}"
     shell:
@@ -76,7 +76,7 @@ rule contract_verdict:
     conda:
         "../envs/anchormatrix.yaml"
     params:
-        limits=RUN.limits,
+        limits=parameters.verdict_limits(SETTINGS),
     message:
         "May the few-step ranking of {wildcards.contract} be used?"
     shell:

@@ -42,7 +42,7 @@ rule build_report:
         results=lambda wildcards, output: Path(output.page).parent.parent,
         sizes=SIZES,
         title=SETTINGS.report.title,
-        limits=RUN.limits,
+        limits=parameters.verdict_limits(SETTINGS),
     message:
         "Writing the report"
     shell:

@@ -37,7 +37,7 @@ rule gates:
     conda:
         "../envs/anchormatrix.yaml"
     params:
-        figures=RUN.model_figures,
+        figures=parameters.model_figures(SETTINGS),
     message:
         "Evaluating the seven gates of {wildcards.contract}"
     shell:
