@@ -98,42 +98,8 @@ def _run(sweep: Sweep) -> tuple[Outcome, Review]:
         sweep.publish(review)
         prune(history, sweep.settings.history.keep_nights)
     sweep.say(f"night {sweep.night}: {review.outcome.value}")
-    _tell(sweep, review.outcome, report_of(review))
+    _tell(sweep, review.outcome, review.as_dict())
     return review.outcome, review
-
-
-def report_of(review: Review) -> dict[str, Any]:
-    """What the hook is told on its standard input, and ``results/nightly/summary.json`` begins with."""
-    return {
-        "night": review.night,
-        "outcome": review.outcome.value,
-        "exit_code": review.outcome.exit_code,
-        "problem": review.problem,
-        "changed": [
-            {
-                "contract": item.series.contract,
-                "form": item.series.form,
-                "tier": item.series.tier,
-                "change": item.judgement.change.value,
-                "new": item.judgement.new,
-                "shift_pct": round(item.judgement.shift_pct, 3),
-                "circumstances": list(item.changed),
-            }
-            for item in review.called
-            if item.judgement
-        ],
-        "sessions": [
-            {
-                "contract": item.place.contract,
-                "form": item.place.form,
-                "window": item.place.window,
-                "status": item.status,
-                "reason": item.reason,
-            }
-            for item in review.sessions
-        ],
-        "missed_nights": list(review.missed),
-    }
 
 
 def _measure(sweep: Sweep) -> tuple[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from anchormatrix.contract import changed_fields, contract_from_dict
 from anchormatrix.errors import InputError
@@ -104,6 +105,39 @@ class Review:
     def outcome(self) -> Outcome:
         """What a scheduler is told."""
         return outcome_of(self.sessions, len(self.regressions), self.problem)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What the hook is told on its standard input, and ``results/nightly/summary.json`` begins with."""
+        return {
+            "night": self.night,
+            "outcome": self.outcome.value,
+            "exit_code": self.outcome.exit_code,
+            "problem": self.problem,
+            "changed": [
+                {
+                    "contract": item.series.contract,
+                    "form": item.series.form,
+                    "tier": item.series.tier,
+                    "change": item.judgement.change.value,
+                    "new": item.judgement.new,
+                    "shift_pct": round(item.judgement.shift_pct, 3),
+                    "circumstances": list(item.changed),
+                }
+                for item in self.called
+                if item.judgement
+            ],
+            "sessions": [
+                {
+                    "contract": item.place.contract,
+                    "form": item.place.form,
+                    "window": item.place.window,
+                    "status": item.status,
+                    "reason": item.reason,
+                }
+                for item in self.sessions
+            ],
+            "missed_nights": list(self.missed),
+        }
 
 
 def review_night(

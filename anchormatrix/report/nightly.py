@@ -15,7 +15,6 @@ from anchormatrix.report.source import clean_text
 from anchormatrix.report.tables import Table
 from anchormatrix.report.trends import trends_of_size
 from anchormatrix.settings import Settings
-from anchormatrix.sweep import report_of
 from anchormatrix.trend import MIN_NIGHTS, Change
 
 _NIGHTS_LISTED = 14
@@ -23,7 +22,7 @@ _NIGHTS_LISTED = 14
 
 def write_nightly(review: Review, nights: Sequence[Night], settings: Settings, out: Path) -> None:
     """Write ``index.html`` and ``summary.json`` of a night into ``out``."""
-    write_json(out / "summary.json", {**report_of(review), "cells": [_cell(item) for item in review.series]})
+    write_json(out / "summary.json", {**review.as_dict(), "cells": [_cell(item) for item in review.series]})
     write_text(out / "index.html", page(review, nights, settings))
 
 
