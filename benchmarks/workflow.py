@@ -82,6 +82,7 @@ def large_matrix(project: Path) -> Path:
         **values["model"], "heads": 240, "kv_heads": 240, "layers": 48, "sequence_tokens": 46080, "weights_gb": 4,
         "activation_gb": 2, "text_encoder_gb": 1,
     }  # fmt: skip
+    values["engine"] = {**values["engine"], "extra_args": ["--mask-chunks", "{mask_chunks}"]}
     forms: dict[str, list[str]] = {}
     for size in (2, 4, 8):
         names = [form.name for form in every_form(size)]
@@ -96,7 +97,7 @@ def large_matrix(project: Path) -> Path:
     forms = {size: names for size, names in forms.items() if names}
     path = project / "large.json"
     matrix = {"sizes": [int(size) for size in forms], "forms": forms}
-    path.write_text(json.dumps({"model": values["model"], "matrix": matrix}))
+    path.write_text(json.dumps({"engine": values["engine"], "model": values["model"], "matrix": matrix}))
     return path
 
 
