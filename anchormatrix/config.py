@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from anchormatrix.configfile import plain_values, read_config
+from anchormatrix.configfile import plain_values, read_config, read_scalar
 from anchormatrix.errors import ConfigError
 from anchormatrix.forms import OFFLOADS, Form, parse_form
 from anchormatrix.settings import Settings
@@ -37,13 +37,15 @@ def load_settings(path: Path | str) -> Settings:
 def merged(paths: Sequence[Path], overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Merge configuration files, later over earlier, over the default file; then single overrides.
 
+    Overrides come from a command line, where Snakemake makes text of everything inside a map, as in
+    ``matrix={repeats: 5}``: text is read as a number, truth or null where no text is allowed.
     Raises :class:`ConfigError` naming the file and line of what cannot be read.
     """
     values = read_config(DEFAULT_FILE)
     for path in paths:
         if path.resolve() != DEFAULT_FILE:
             values = _over(values, read_config(path))
-    return _over(values, plain_values(overrides or {}))
+    return _over(values, _spoken(plain_values(overrides or {}), read_config(SCHEMA_FILE)) if overrides else {})
 
 
 def build_settings(values: Mapping[str, Any]) -> Settings:
@@ -56,6 +58,21 @@ def build_settings(values: Mapping[str, Any]) -> Settings:
     settings = typing.cast(Settings, _build(Settings, values))
     _check_combinations(settings)
     return settings
+
+
+def _spoken(value: Any, schema: Any, definitions: Mapping[str, Any] | None = None) -> Any:
+    definitions = schema["$defs"] if definitions is None else definitions
+    shape = (
+        definitions[schema["$ref"].rpartition("/")[2]] if isinstance(schema, Mapping) and "$ref" in schema else schema
+    )
+    shape = shape if isinstance(shape, Mapping) else {}
+    if isinstance(value, Mapping):
+        known, other = shape.get("properties", {}), shape.get("additionalProperties")
+        return {key: _spoken(item, known.get(key, other), definitions) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_spoken(item, shape.get("items"), definitions) for item in value]
+    kinds = shape.get("type", "string")
+    return read_scalar(value) if isinstance(value, str) and "string" not in kinds else value
 
 
 def _over(base: Mapping[str, Any], top: Mapping[str, Any], path: tuple[str, ...] = ()) -> dict[str, Any]:

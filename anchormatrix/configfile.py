@@ -48,6 +48,15 @@ def read_config(path: Path) -> dict[str, Any]:
     return plain_values(values)
 
 
+def read_scalar(text: str) -> Any:
+    """A single value as a configuration file would hold it; the text itself when it is no scalar."""
+    try:
+        value = yaml.load(text, Loader=_StrictLoader)
+    except yaml.YAMLError:
+        return text
+    return text if isinstance(value, (dict, list)) else value
+
+
 def plain_values(values: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the same values with text keys everywhere.
 

@@ -62,4 +62,4 @@ def test_a_missing_dummy_run_environment_names_the_command_that_makes_it():
 
     settings = load_settings(ROOT / "config" / "examples" / "cpu-dummy-run.yaml")
     with pytest.raises(HostError, match=r"here: .*was not found; make its environment with `make dummy-run-env`"):
-        live._version(Bare(), settings.engine.version, settings, "engine.version")
+        live.read_version(Bare(), settings.engine.version, settings, "engine.version")

@@ -114,3 +114,31 @@ def test_a_whole_number_may_be_written_with_a_point():
 
 def test_keys_become_text():
     assert plain_values({2: {True: [1]}}) == {"2": {"True": [1]}}
+
+
+def test_values_in_a_map_on_the_command_line_are_what_they_look_like():
+    told = {
+        "matrix": {"repeats": "5", "sizes": ["4"], "tiers": {"few": "4", "anchor": "12"}},
+        "verdict": {"drift_pct": "4.5"},
+        "capture": {"enabled": "false"},
+        "smoke": {"expected_step_s": {"4": "1e-1"}},
+        "selection": {"host_memory_gb": "null"},
+        "groups": {"pinned": {"4": ["3", "2", "1", "0"]}},
+        "report": {"title": "5"},
+        "nightly": {"deadline": "22:30"},
+    }
+    settings = build_settings(merged([], told))
+    assert (settings.matrix.repeats, settings.matrix.sizes, settings.matrix.tiers["anchor"]) == (5, (4,), 12)
+    assert (settings.verdict.drift_pct, settings.capture.enabled, settings.smoke.expected_step_s) == (
+        4.5,
+        False,
+        {4: 0.1},
+    )
+    assert (settings.selection.host_memory_gb, settings.groups.pinned) == (None, {4: (3, 2, 1, 0)})
+    assert (settings.report.title, settings.nightly.deadline) == ("5", "22:30")
+
+
+@pytest.mark.parametrize("told", ["five", "[1", "", "1e999", "!!int x", "{a: 1}"])
+def test_words_on_the_command_line_do_not_become_numbers(told):
+    with pytest.raises(ConfigError, match=r"matrix\.repeats: "):
+        build_settings(merged([], {"matrix": {"repeats": told}}))
