@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from report_results import contract, settings, write_results
 
 from anchormatrix.errors import InputError
+from anchormatrix.files import write_json
+from anchormatrix.report import tables
 from anchormatrix.report.answer import size_answers
+from anchormatrix.report.build import build_report
 from anchormatrix.report.load import load_report
 from anchormatrix.report.model import Report
 from anchormatrix.report.source import Fields, Source, clean, clean_text
@@ -97,6 +100,48 @@ def test_a_contract_id_that_is_a_path_is_refused(tmp_path: Path) -> None:
     report = load(tmp_path)
     assert report.measured == ()
     assert "is not a contract id" in report.problems[0].text
+
+
+def with_session(root: Path, form: str, window: int, **values: object) -> None:
+    """Store one more session of the four-card contract."""
+    pattern = next(root.glob("c4-*/tp1-usp4/w1/session.json"))
+    path = pattern.parents[2] / form / f"w{window}" / "session.json"
+    stored = json.loads(pattern.read_text(encoding="utf-8"))
+    write_json(path, {**stored, "form": form, "window": window, **values})
+
+
+def test_what_an_earlier_configuration_left_behind_is_not_shown(tmp_path: Path) -> None:
+    current = write_results(tmp_path, sizes=(4,))
+    write_json(tmp_path / current[4] / "contract.json", contract((0, 1, 2, 3)).as_dict())
+    with_session(tmp_path, "tp4-usp1", 1)
+    with_session(tmp_path, "tp1-usp4", 3)
+    cells = tmp_path / current[4] / "cells.csv"
+    text = cells.read_text(encoding="utf-8")
+    rows = [line.replace("tp1-usp4", "tp4-usp1") for line in text.splitlines() if "tp1-usp4" in line]
+    cells.write_text(text + "\n".join(rows) + "\n", encoding="utf-8")
+    (four,) = load(tmp_path).measured
+    assert four.forms == ("tp1-usp4", "tp2-usp2")
+    assert {(session.form, session.window) for session in four.sessions} == {
+        (form, window) for form in ("tp1-usp4", "tp2-usp2") for window in ("1", "2")
+    }
+    assert set(four.anatomy) == {"tp1-usp4", "tp2-usp2"}
+
+
+def test_a_session_left_out_on_purpose_is_no_failure(tmp_path: Path) -> None:
+    write_results(tmp_path, sizes=(4,))
+    with_session(tmp_path, "tp1-usp4", 3, status="skipped", reason="enough windows are clean", evidence=[])
+    with_session(tmp_path, "tp2-usp2", 2, stopped_early="cannot win any more: 1.5 s per step after 1 repeat")
+    report = load(tmp_path)
+    assert tables.not_measured(report).rows == ()
+    assert tables.left_out(report).rows == (
+        ("4", "tp1-usp4", "3", "not measured", "enough windows are clean"),
+        ("4", "tp2-usp2", "2", "stopped early", "cannot win any more: 1.5 s per step after 1 repeat"),
+    )
+    build_report(settings(), tmp_path, tmp_path / "matrix_report")
+    page = (tmp_path / "matrix_report" / "index.html").read_text(encoding="utf-8")
+    assert page.count("<h3>Left out on purpose</h3>") == 1
+    evidence = (tmp_path / "matrix_report" / "evidence.md").read_text(encoding="utf-8")
+    assert "## Left out on purpose\n\n| cards | form | window | outcome | reason |" in evidence
 
 
 def test_a_missing_optional_file_is_no_problem_but_has_its_reason(tmp_path: Path) -> None:

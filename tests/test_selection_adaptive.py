@@ -9,6 +9,7 @@ from anchormatrix.measure.cells import SessionResult
 from anchormatrix.selection.adaptive import (
     Order,
     contenders,
+    dropped_cells,
     judged_cells,
     judged_sessions,
     next_order,
@@ -38,6 +39,16 @@ def walk(steps, limits=LIMITS, forms=FORMS, **more):
         repeats = 1 if order.stop([steps[order.form]]) else order.repeats
         seen.append(session(order.form, order.window, steps[order.form], repeats=repeats, **more))
     return orders, seen
+
+
+def test_what_was_measured_of_a_form_that_left_the_race_is_an_unusable_cell_with_the_reason():
+    _, seen = walk({"tp1-usp4": 1.0, "tp2-usp2": 1.1, "tp4-usp1": 1.5}, spread_pct=0.0)
+    found = dropped_cells(FORMS, seen, LIMITS)
+    assert [(c.form, c.tier, c.window, c.values_s, c.usable) for c in found] == [
+        ("tp4-usp1", "few", "all", (1.5,), False),
+        ("tp4-usp1", "anchor", "all", (1.5,), False),
+    ]
+    assert found[1].reason == ("cannot win: 50.0 % behind in window 1 after 1 repeat, noise here can undo 1.5 %")
 
 
 def test_windows_are_adjacent_and_every_second_one_is_reversed():

@@ -122,6 +122,20 @@ def test_the_a_b_needs_two_windows_and_a_difference_beyond_the_noise():
     assert statuses([FAST, SLOW], "G6")["tp1-usp2"] == ("passed", "fastest in 2 windows")
 
 
+def test_a_form_that_may_not_be_ranked_says_why():
+    cells = [
+        {"form": "tp2-usp1", "tier": "anchor", "window": "all", "step_s": "1.5", "dispersion_pct": "0",
+         "usable": "false", "reason": "cannot win: 50.0 % behind in window 1"}
+    ]  # fmt: skip
+    sessions = [{"form": "tp2-usp1", "window": 1, "status": "measured", "reason": ""}]
+    evidence = [FAST, *gather([parse_form("tp2-usp1")], sessions, cells)]
+    assert statuses(evidence, "G6")["tp2-usp1"] == (
+        "unknown",
+        "may not be ranked: cannot win: 50.0 % behind in window 1",
+    )
+    assert statuses(evidence, "G1")["tp2-usp1"] == ("passed", "runs through and proved its form")
+
+
 def test_no_gates_evidence_ends_in_a_full_stop():
     results = evaluate(GateInputs([FAST, SLOW], projections=[project(Fix.PAYLOAD_HALVED, SLOW, FAST)]))
     assert [result.text for result in results if result.text.endswith(".")] == []

@@ -39,6 +39,7 @@ def evidence(report: Report, answers: Sequence[SizeAnswer]) -> str:
         "## Without a number",
         _table(tables.not_measured(report)),
         _md(tables.NOT_MEASURED_NOTE) if tables.not_measured(report).rows else "",
+        *_left_out(report),
         "## Smoke",
         _table(tables.smokes(report)),
         _md(tables.SMOKES_NOTE),
@@ -136,8 +137,12 @@ def _conditions(report: Report) -> list[str]:
         if text not in told
     ]
     listed += [f"- scaling: {_md(text)}" for text in choices.scaling]
-    listed += [f"- not measured: {_md(text)}" for text in choices.skipped]
     return ["## When to verify again", _table(analysis_tables.triggers(report)), "\n".join(listed)]
+
+
+def _left_out(report: Report) -> list[str]:
+    found = tables.left_out(report)
+    return ["## Left out on purpose", _table(found)] if found.rows else []
 
 
 def _reruns(report: Report) -> list[str]:

@@ -181,6 +181,7 @@ class SessionRecord:
     load: str
     before: Any
     after: Any
+    stopped_early: str = ""
 
 
 @dataclass(frozen=True)
@@ -250,7 +251,6 @@ class Choices:
     by_contract: Mapping[str, Choice]
     triggers: tuple[Trigger, ...]
     scaling: tuple[str, ...]
-    skipped: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,7 @@ def _tables(report: Report) -> dict[str, tables.Table]:
         "cards": tables.cards(report),
         "rejected_groups": tables.rejected_groups(report),
         "not_measured": tables.not_measured(report),
+        "left_out": tables.left_out(report),
         "smokes": tables.smokes(report),
         "own_facts": contract_tables.own_facts(report),
         "shared_facts": contract_tables.shared_facts(report),

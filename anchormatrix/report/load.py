@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from anchormatrix.errors import ConfigError
+from anchormatrix.errors import AnchorMatrixError, ConfigError
 from anchormatrix.forms import parse_form
 from anchormatrix.report import model, parse
 from anchormatrix.report.anatomy import anatomy_from
 from anchormatrix.report.facts import ContractFacts, LedgerEntry
 from anchormatrix.report.sessions import session_from
 from anchormatrix.report.source import Part, Source, clean_text
+from anchormatrix.selection.planned import all_windows
+from anchormatrix.selection.read import planned_names, read_contract
 from anchormatrix.settings import Settings
 
 
@@ -27,7 +29,8 @@ def load_report(settings: Settings, results: Path, out: Path) -> model.Report:
     )
     ledger = source.lines(results / "contracts.jsonl", parse.ledger_entry_from)
     current = _versioned(contracts.value.current if contracts.value else (), ledger)
-    everything = [_measured(source, facts) for facts in sorted(current, key=lambda facts: (facts.size, facts.rank))]
+    ranked = sorted(current, key=lambda facts: (facts.size, facts.rank))
+    everything = [_measured(source, facts, _planned(settings, results, facts)) for facts in ranked]
     rejected = [measured for measured in everything if _is_rejected(measured)]
     chosen: dict[int, model.Measured] = {}
     for measured in everything:
@@ -91,19 +94,48 @@ def _is_rejected(measured: model.Measured) -> bool:
     return measured.smoke.value is not None and measured.smoke.value.status == "rejected"
 
 
-def _measured(source: Source, facts: ContractFacts) -> model.Measured:
+@dataclass(frozen=True)
+class _Wanted:
+    """The planned forms and windows of a contract; None where nobody can tell, and all that is stored is shown."""
+
+    forms: tuple[str, ...] | None = None
+    windows: int | None = None
+
+    def form(self, name: str) -> bool:
+        """Whether a form is shown."""
+        return self.forms is None or name in self.forms
+
+    def session(self, path: Path) -> bool:
+        """Whether a session is shown, by its folder ``w<window>``."""
+        return self.windows is None or not (number := path.parent.name[1:]).isdecimal() or int(number) <= self.windows
+
+
+def _planned(settings: Settings, results: Path, facts: ContractFacts) -> _Wanted:
+    try:
+        contract = read_contract(results / facts.id / "contract.json")
+        return _Wanted(tuple(planned_names(results, contract, settings)) or None, all_windows(settings))
+    except AnchorMatrixError:
+        return _Wanted()
+
+
+def _measured(source: Source, facts: ContractFacts, wanted: _Wanted) -> model.Measured:
     folder = source.root / facts.id
     cells = source.rows(
         folder / "cells.csv", parse.CELL_COLUMNS, parse.cell_from, "no cell was measured under this contract yet"
     )
+    if cells.value:
+        cells = replace(cells, value=tuple(cell for cell in cells.value if wanted.form(cell.form)))
     verdict = source.part(folder / "verdict.json", parse.verdict_from, "no verdict was reached yet")
     names = list(dict.fromkeys(cell.form for cell in cells.value or ()))
     if verdict.value:
         names += [form for form, _ in verdict.value.did_not_run if form not in names]
-    names += [name for name in _form_folders(folder) if not cells.value and name not in names]
+    names += [name for name in _form_folders(folder) if name not in names and (wanted.forms or not cells.value)]
+    names = [name for name in names if wanted.form(name)]
     sessions = []
     for form in names:
         for path in sorted((folder / form).glob("w*/session.json"), key=lambda path: (len(path.parent.name), path)):
+            if not wanted.session(path):
+                continue
             found = source.part(path, session_from, "")
             if found.value:
                 sessions.append(found.value)

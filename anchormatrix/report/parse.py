@@ -252,7 +252,6 @@ def choices_from(fields: Fields) -> facts.Choices:
             for trigger in fields.children("reverify_triggers")
         ),
         scaling=fields.texts("scaling"),
-        skipped=fields.texts("skipped"),
     )
 
 

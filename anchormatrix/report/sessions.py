@@ -33,6 +33,7 @@ def session_from(fields: Fields) -> SessionRecord:
         load=plain(circumstances.values.get("load") or ""),
         before=circumstances.values.get("before"),
         after=circumstances.values.get("after"),
+        stopped_early=fields.text("stopped_early", ""),
     )
 
 

@@ -80,7 +80,7 @@ def not_measured(report: Report) -> Table:
     for measured in (*report.measured, *report.rejected):
         told = set()
         for session in measured.sessions:
-            if session.status not in ("measured",):
+            if session.status not in ("measured", "skipped"):
                 told.add(session.form)
                 evidence = "\n".join(session.evidence) or "\n".join(session.proof)
                 rows.append(_failure(measured, session.form, session.window, session.status, session.reason, evidence))
@@ -94,6 +94,23 @@ def not_measured(report: Report) -> Table:
         tuple(rows),
         empty="Every form of every current contract ran through and proved its effect.",
     )
+
+
+def left_out(report: Report) -> Table:
+    """Sessions that were left out or cut short because nothing they could say would change the decision."""
+    rows = tuple(
+        (
+            str(measured.contract.size),
+            session.form,
+            session.window,
+            "not measured" if session.status == "skipped" else "stopped early",
+            session.reason if session.status == "skipped" else session.stopped_early,
+        )
+        for measured in report.measured
+        for session in measured.sessions
+        if session.status == "skipped" or session.stopped_early
+    )
+    return Table(("cards", "form", "window", "outcome", "reason"), rows, empty="No session was left out.")
 
 
 def _failure(measured: Measured, form: str, window: str, status: str, reason: str, evidence: str) -> tuple[str, ...]:
@@ -172,7 +189,7 @@ def sessions(report: Report) -> Table:
         )
         for _, session in found
     )
-    bad = frozenset(i for i, (_, session) in enumerate(found) if session.status != "measured")
+    bad = frozenset(i for i, (_, session) in enumerate(found) if session.status not in ("measured", "skipped"))
     columns = ("form", "window", "status", "started", "s", "proof", "ramp", "capture", "stopped")
     return Table(columns, rows, frozenset({"s"}), bad, "No session was run under a current contract.")
 

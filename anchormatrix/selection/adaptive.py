@@ -144,6 +144,26 @@ def judged_sessions(
     return kept, {new: old for old, new in numbers.items()}
 
 
+def dropped_cells(forms: Sequence[str], seen: Sequence[SessionResult], limits: AdaptiveLimits) -> tuple[Cell, ...]:
+    """What was measured of the forms that left the race, one cell per tier over all windows, unusable with the reason.
+
+    They have too few repeats to be ranked, and were found too far behind to need more.
+    """
+    state = Standing(tuple(forms), list(seen), limits)
+    chosen = contenders(forms, seen, limits)
+    last = max((session.window for session in seen), default=0)
+    own = [session for session in seen if session.form in forms and session.form not in chosen]
+    return tuple(
+        replace(
+            cell,
+            dispersion_pct=spread_pct(cell.values_s),
+            reason=f"cannot win: {state.behind(cell.form, last + 1)}",
+        )
+        for cell in build_cells(own, repeats=limits.repeats, dispersion_pct=limits.dispersion_pct)
+        if cell.window == ALL
+    )
+
+
 def judged_cells(kept: Iterable[SessionResult], limits: AdaptiveLimits) -> tuple[Cell, ...]:
     """Cells of the sessions that count. Over all windows, the dispersion is that of all repeats together.
 

@@ -14,7 +14,15 @@ from typing import Any
 from anchormatrix.contract import Contract
 from anchormatrix.measure.cells import Cell, SessionResult, build_cells, read_session
 from anchormatrix.measure.records import Session
-from anchormatrix.selection.adaptive import Order, contenders, judged_cells, judged_sessions, order_for, sequence
+from anchormatrix.selection.adaptive import (
+    Order,
+    contenders,
+    dropped_cells,
+    judged_cells,
+    judged_sessions,
+    order_for,
+    sequence,
+)
 from anchormatrix.selection.configured import adaptive_limits
 from anchormatrix.selection.read import planned_names
 from anchormatrix.settings import Settings
@@ -61,6 +69,7 @@ class ToJudge:
 def to_judge(sessions: Sequence[SessionResult], forms: Sequence[str], settings: Settings) -> ToJudge:
     """Cells and sessions for the verdict: all of them under the full design, else the contenders' that count.
 
+    The cells of forms that left the adaptive race are among them, unusable: they are shown, never ranked.
     ``forms`` are the planned ones in the order of the first window; a form named twice counts once.
     """
     planned = tuple(dict.fromkeys(forms))
@@ -71,7 +80,8 @@ def to_judge(sessions: Sequence[SessionResult], forms: Sequence[str], settings: 
         return ToJudge(tuple(sessions), cells, planned, windows)
     kept, numbers = judged_sessions(planned, sessions, limits)
     windows = numbers if len(numbers) >= limits.windows else {w: w for w in range(1, limits.windows + 1)}
-    return ToJudge(kept, judged_cells(kept, limits), contenders(planned, sessions, limits), windows)
+    cells = (*judged_cells(kept, limits), *dropped_cells(planned, sessions, limits))
+    return ToJudge(kept, cells, contenders(planned, sessions, limits), windows)
 
 
 def _stored(folder: Path, wanted: Sequence[tuple[str, int]]) -> list[SessionResult]:

@@ -152,7 +152,7 @@ def _runner_up(inputs: DecisionInputs, winner: str) -> tuple[str | None, float |
 
 
 def _basis(inputs: DecisionInputs) -> str:
-    verdict, measured = inputs.verdict, [form for form in inputs.evidence if form.step_anchor_s]
+    verdict, measured = inputs.verdict, [form for form in inputs.evidence if form.step_anchor_s and form.windows]
     windows = sorted({window for form in measured for window in form.windows})
     worst = max((form.dispersion_pct or 0.0 for form in measured), default=0.0)
     text = f"{len(measured)} forms at the anchor tier, {len(windows)} windows, largest dispersion {worst:.1f} %"

@@ -62,7 +62,8 @@ class FormEvidence:
     """Everything known of one form on one contract. Step times are medians in seconds, unprofiled.
 
     ``status`` is that of its sessions: ``measured``, ``did_not_run``, ``void``, ``contaminated``, ``unmeasurable``,
-    ``skipped`` or ``missing``. ``windows`` maps a window to the anchor step measured in it.
+    ``skipped`` or ``missing``; ``reason`` is the session's, else why its anchor cell may not be ranked. ``windows``
+    maps a window to the anchor step measured in it.
     """
 
     form: Form
@@ -121,7 +122,7 @@ def _one(
     return FormEvidence(
         form=parse_form(name),
         status=str(best["status"]) if best else "missing",
-        reason=str((best or {}).get("reason") or ""),
+        reason=str((best or {}).get("reason") or (anchor or {}).get("reason") or ""),
         step_few_s=_number(few, "step_s"),
         step_anchor_s=_number(anchor, "step_s"),
         dispersion_pct=_number(anchor, "dispersion_pct"),

@@ -187,7 +187,7 @@ def _ab(form: FormEvidence, inputs: GateInputs) -> GateResult:
     best, step = inputs.best, form.step_anchor_s
     source = "cells.csv, anchor tier"
     if best is None or best.step_anchor_s is None or step is None or not form.usable:
-        why = "not measured" if step is None else "its cells are too noisy to rank"
+        why = "not measured" if step is None else f"may not be ranked: {form.reason or 'its cells are too noisy'}"
         return _result("G6", form, UNKNOWN, step, "s/step", source, why)
     shared = sorted(set(form.windows) & set(best.windows))
     told = [item.text.rstrip(".") for item in inputs.scalings if form.form.name in (item.form_from, item.form_to)]

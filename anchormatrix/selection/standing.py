@@ -189,7 +189,7 @@ class Standing:
             return ""
         able = self.able(window)
         if form not in able:
-            return f"it cannot win any more: {self._behind(form, window)}"
+            return f"it cannot win any more: {self.behind(form, window)}"
         if len(able) < 2:
             return "no other form is left to compare it with"
         if window > limits.windows:
@@ -222,7 +222,8 @@ class Standing:
             return "too few windows are left to replace the noisy ones"
         return ""
 
-    def _behind(self, form: str, window: int) -> str:
+    def behind(self, form: str, window: int) -> str:
+        """Why a form cannot win any more, by the windows before this one."""
         for number in range(1, window):
             best, step = self.best_step(number), self.anchor(form, number)
             reach = self.reach_pct(number, whole=self._repeated(form, number))
