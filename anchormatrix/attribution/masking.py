@@ -28,7 +28,7 @@ class MaskOptions:
     """Inputs of the bound. ``layers`` (None: all figures per step); ``chunks`` requested
     (None: as many as attention kernels per layer); ``local_heads`` limits the
     chunks to a divisor; ``attention``: part of an attention kernel's name; ``family``: ``alltoall``, ``alltoall:445``
-    or ``step`` for all communication; ``communicator``; ``arm``: where C was measured."""
+    or ``step`` for all communication; ``communicator``."""
 
     layers: int | None = None
     chunks: int | None = None
@@ -37,7 +37,6 @@ class MaskOptions:
     family: str | None = None
     communicator: str | None = None
     local_heads: int | None = None
-    arm: str = ""
 
 
 @dataclass(frozen=True)

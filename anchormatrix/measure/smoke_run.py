@@ -23,6 +23,7 @@ from anchormatrix.measure.rig import Rig
 from anchormatrix.measure.serve_log import Request, parse_serve_log
 from anchormatrix.measure.served import DidNotRunError, Served, stop_as_dict
 from anchormatrix.measure.smoke import Expectation, Finding, Smoke, judge_smoke, smoke_step
+from anchormatrix.topology import HostState
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,27 @@ def run_smoke(
         runs = _runs(contract, forms, rig, lease)
         after = rig.device.read(rig.host, timeout_s=rig.settings.host.command_timeout_s)
     run = runs[-1]
+    smoke = _judged(contract, runs, state, after, rig, results, history=history, references=references, night=night)
+    if suspect and smoke.status != "rejected" and run.stopped is not None and run.stopped.how != "sigkill":
+        with _lease(contract, rig, "trust after its smoke", wait=True) as lease:
+            lease.trust()
+    return smoke, run.stopped
+
+
+def _judged(
+    contract: Contract,
+    runs: Sequence[SmokeRun],
+    before: HostState,
+    after: HostState,
+    rig: Rig,
+    results: Path,
+    *,
+    history: History | None,
+    references: Sequence[Contract],
+    night: str | None,
+) -> Smoke:
+    """The smoke that the forms tried amount to, with the cards as they were before and after it."""
+    run = runs[-1]
     sick = circumstances.unfit(contract.cards, after)
     expectation: Expectation | None = None
     details: dict[str, Any] = {"tried": [item.form.name for item in runs], "stop": dict(stop_as_dict(run.stopped))}
@@ -81,7 +103,7 @@ def run_smoke(
         run.request,
         expectation,
         rig.settings.smoke,
-        warned=circumstances.warned(contract.cards, state),
+        warned=circumstances.warned(contract.cards, before),
         cards=contract.cards,
     )
     if run.request is None:
@@ -92,10 +114,7 @@ def run_smoke(
     if sick:
         finding = Finding("warning_confirmed", f"after the smoke {'; '.join(sick)}")
         smoke = replace(smoke, status="rejected", findings=(*smoke.findings, finding))
-    if suspect and smoke.status != "rejected" and run.stopped is not None and run.stopped.how != "sigkill":
-        with _lease(contract, rig, "trust after its smoke", wait=True) as lease:
-            lease.trust()
-    complete = replace(
+    return replace(
         smoke,
         form=run.form.name,
         command=run.command.argv,
@@ -103,7 +122,6 @@ def run_smoke(
         evidence=run.evidence,
         details=details,
     )
-    return complete, run.stopped
 
 
 def _holding_damage(smoke: Smoke, contract: Contract, results: Path, night: str | None) -> Smoke:
