@@ -26,6 +26,7 @@ from anchormatrix.history.record import record_results
 from anchormatrix.history.review import Limits, Review, review_night
 from anchormatrix.history.store import check, move_aside, open_history
 from anchormatrix.nightly import NOT_STARTED, Outcome, Place, deadline_of
+from anchormatrix.ownership import name_owner
 from anchormatrix.settings import Settings
 
 HOOK_LIMIT_S = 60.0
@@ -239,8 +240,10 @@ def run_workflow(argv: Sequence[str], folder: Path) -> int:
     """Run the workflow to its end in a process group of its own and return its exit code.
 
     When this process is asked to stop (SIGTERM, Ctrl-C), so is the whole group: the session that runs stops its server
-    gently, and no other is started. Raises ``SystemExit`` when everything has ended.
+    gently, and no other is started. Raises ``SystemExit`` when everything has ended. When this process is killed, the
+    workflow notices, lets the session that runs finish and ends, so that the sweep can be started again.
     """
+    name_owner()
     child = subprocess.Popen(list(argv), cwd=folder, start_new_session=True)
 
     def forward(number: int, _: object) -> None:

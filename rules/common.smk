@@ -10,7 +10,7 @@ from snakemake.logging import logger
 sys.path.insert(0, workflow.basedir)
 from anchormatrix import parameters
 from anchormatrix.errors import AnchorMatrixError
-from anchormatrix.ownership import hold_results, name_owner
+from anchormatrix.ownership import follow_owner, hold_results, name_owner
 from anchormatrix.runplan import RunPlan, prepare_run, put_interpreter_first
 
 RESULTS = "results"
@@ -21,6 +21,7 @@ if not Path("scripts/measure_window.py").exists():
     )
 
 put_interpreter_first()
+follow_owner()
 name_owner()
 
 try:

@@ -38,6 +38,22 @@ def test_a_command_is_asked_to_end_when_its_run_was_killed():
     run.stderr.close()
 
 
+def test_a_workflow_is_asked_to_end_when_its_sweep_was_killed():
+    sweep = f"""
+import pathlib, sys
+from anchormatrix.sweep import run_workflow
+run_workflow([sys.executable, "-c", {COMMAND!r}], pathlib.Path())
+"""
+    process = subprocess.Popen([sys.executable, "-c", sweep], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout and process.stderr
+    assert process.stdout.readline() == b"runs\n"
+    process.kill()
+    process.wait()
+    assert process.stderr.read() == b"ended in order\n"
+    process.stdout.close()
+    process.stderr.close()
+
+
 def test_a_command_started_too_late_ends_at_once():
     environment = {**os.environ, "ANCHORMATRIX_OWNER": f"{os.getpid()}:1"}  # our id, but another process's start
     done = subprocess.run(
