@@ -43,10 +43,10 @@ def main() -> int:
     with ThreadPoolExecutor(arguments.jobs) as pool:
         outcomes = list(pool.map(lambda fault: _tried(fault, folder, ground), chosen))
     text = table(outcomes)
-    print(text)
     held = sum(outcome.right for outcome in outcomes)
     skipped = sum(bool(outcome.skipped) for outcome in outcomes)
-    print(f"\n{held - skipped} of {len(outcomes) - skipped} faults held, {skipped} could not be tried here; {folder}")
+    text += f"\n\n{held - skipped} of {len(outcomes) - skipped} faults held; {skipped} could not be tried here."
+    print(text)
     if arguments.write:
         write_section(arguments.write, "faults", text)
     return 0 if held == len(outcomes) else _cli.FINDING
