@@ -71,7 +71,7 @@ def resolve_groups(
     """Return the fit groups of every size, best first, and every rejected group with its reason.
 
     Preference: the current contract's group (so that anchors are not lost by hopping between equal groups), then
-    healthy, idle, whole-domain, lowest index. With ``on_busy: wait`` an occupied group is used when no idle one is left.
+    healthy, idle, whole-domain, lowest index. With ``on_busy: wait`` an occupied group is used when none is idle.
     """
     candidates: dict[int, tuple[Candidate, ...]] = {}
     rejected: list[Rejection] = []
