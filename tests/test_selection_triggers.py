@@ -13,7 +13,7 @@ from anchormatrix.selection.triggers import Stored, reverify
 
 
 def form(name="tp1-usp4", few=1.0, anchor=1.0, exposed_ms=100.0):
-    parts = StepParts(800, exposed_ms, 0, 50)
+    parts = StepParts(800, exposed_ms, 0, 50, exposed_share=exposed_ms / 1000)
     return FormEvidence(parse_form(name), "measured", step_few_s=few, step_anchor_s=anchor, parts=parts)
 
 
@@ -80,6 +80,40 @@ def test_nothing_fires_while_nothing_changes():
 )
 def test_each_trigger_fires_with_its_numbers(now, trigger, text):
     assert fired(stored(**now)) == {trigger: text}
+
+
+def test_a_first_decision_has_nothing_to_compare_with_and_says_so():
+    found = {item.trigger: item for item in reverify(None, stored())}
+    untested = {name: item.text for name, item in found.items() if not item.evaluated}
+    assert untested == dict.fromkeys(
+        (
+            "exposed-communication share drift",
+            "step structure changed",
+            "memory unlocks forms",
+            "new fixed cost",
+            "configuration changed",
+        ),
+        "nothing to compare with yet: no earlier decision of this size",
+    )
+    assert not any(item.fired for item in found.values())
+    assert found["order flip"].text == "both tiers rank the forms alike"
+
+
+def test_what_was_not_measured_is_not_called_quiet():
+    bare = stored(verdict={"status": "incomplete", "r": {}}, evidence=(form("tp1-usp2"),), fixed_s={})
+    found = {item.trigger: item.text for item in reverify(stored(), bare) if not item.evaluated}
+    assert found == {
+        "order flip": "the tiers cannot be compared: the verdict is incomplete",
+        "step time drift": "no form was measured at both tiers",
+        "exposed-communication share drift": "no form has an exposed share from then and from now",
+        "short-task communication pathology": "no form on 4 or more ranks was measured at both tiers",
+        "new fixed cost": "no stage outside the DiT was timed",
+    }
+
+
+def test_a_few_step_step_that_is_a_little_slower_is_told_with_the_limit():
+    (found,) = (item for item in reverify(None, stored(evidence=(form(few=1.02),))) if "short-task" in item.trigger)
+    assert (found.fired, found.text) == (False, "no few-step step is slower than its anchor's by more than 5 %")
 
 
 def test_few_ranks_do_not_make_a_short_task_pathology():

@@ -133,7 +133,7 @@ def _triggers(item: Concluded, known: Sequence[Mapping[str, Any]], settings: Set
     """Against the last remembered decision of this size that rests on something else than the present one."""
     own = basis_as_dict(item.contract.size, item.contract.id, item.decision.winner, item.basis)
     earlier = [line for line in known if line != own]
-    before = basis_from_dict(earlier[-1]) if earlier else item.basis
+    before = basis_from_dict(earlier[-1]) if earlier else None
     return reverify(before, item.basis, _limits(settings))
 
 

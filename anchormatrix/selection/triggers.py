@@ -14,11 +14,15 @@ _MANY_RANKS = 4  # from here on a short task can be dominated by its communicati
 
 @dataclass(frozen=True)
 class Trigger:
-    """One reason to verify again: whether it fired, and with which numbers."""
+    """One reason to verify again: whether it fired, and with which numbers.
+
+    ``evaluated`` is false when there was nothing to test it on; it has then neither fired nor been quiet.
+    """
 
     trigger: str
     fired: bool
     text: str
+    evaluated: bool = True
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -62,31 +66,54 @@ _STRUCTURE = {
 }
 
 
-def reverify(before: Stored, now: Stored, limits: TriggerLimits | None = None) -> tuple[Trigger, ...]:
+def reverify(before: Stored | None, now: Stored, limits: TriggerLimits | None = None) -> tuple[Trigger, ...]:
     """Test every trigger: ``before`` is what the decision rests on, ``now`` the live configuration and newest numbers.
 
-    The triggers about a single matrix (order flip, step drift, short-task pathology) read ``now``; the others compare.
+    The triggers about a single matrix (order flip, step drift, short-task pathology) read ``now``; the others compare,
+    and are not evaluated without a ``before``.
     """
     limits = limits or TriggerLimits()
-    return (
+    compared = _COMPARED if before is None else ()
+    found = (
         _order_flip(now),
         _step_drift(now, limits),
-        _exposed_drift(before, now, limits),
+        _exposed_drift(before or now, now, limits),
         _short_task(now, limits),
-        _structure(before, now),
-        _memory(before, now),
-        _fixed_cost(before, now, limits),
-        _other_facts(before, now),
+        _structure(before or now, now),
+        _memory(before or now, now),
+        _fixed_cost(before or now, now, limits),
+        _other_facts(before or now, now),
     )
+    return tuple(_untested(item.trigger, _NO_BEFORE) if item.trigger in compared else item for item in found)
+
+
+_SHARE, _STEPS, _FORMS, _COST, _FACTS = (
+    "exposed-communication share drift",
+    "step structure changed",
+    "memory unlocks forms",
+    "new fixed cost",
+    "configuration changed",
+)
+_COMPARED = (_SHARE, _STEPS, _FORMS, _COST, _FACTS)
+_NO_BEFORE = "nothing to compare with yet: no earlier decision of this size"
+
+
+def _untested(trigger: str, why: str) -> Trigger:
+    return Trigger(trigger, False, why, evaluated=False)
 
 
 def _order_flip(now: Stored) -> Trigger:
-    fired = now.verdict.get("status") == "order_flip"
-    text = "the tiers rank the forms differently" if fired else "both tiers rank the forms alike or are not comparable"
-    return Trigger("order flip", fired, text)
+    status = now.verdict.get("status")
+    if status == "order_flip":
+        return Trigger("order flip", True, "the tiers rank the forms differently")
+    if status in ("extrapolates", "drift"):
+        return Trigger("order flip", False, "both tiers rank the forms alike")
+    return _untested("order flip", f"the tiers cannot be compared: the verdict is {status}")
 
 
 def _step_drift(now: Stored, limits: TriggerLimits) -> Trigger:
+    if not now.verdict.get("r"):
+        return _untested("step time drift", "no form was measured at both tiers")
     drifted = {n: r for n, r in dict(now.verdict.get("r", {})).items() if abs(r - 1) * 100 > limits.drift_pct}
     listed = ", ".join(f"{name} {100 * (r - 1):+.1f} %" for name, r in drifted.items())
     text = (
@@ -98,35 +125,44 @@ def _step_drift(now: Stored, limits: TriggerLimits) -> Trigger:
 
 
 def _exposed_drift(before: Stored, now: Stored, limits: TriggerLimits) -> Trigger:
+    if now.evidence is before.evidence:
+        return _untested(_SHARE, "nothing was captured since")
     old = {form.form.name: form.exposed_share for form in before.evidence}
-    moved = []
-    for form in now.evidence:
-        was, share = old.get(form.form.name), form.exposed_share
-        if was is not None and share is not None and abs(share - was) * 100 > limits.share_points:
-            moved.append(f"{form.form.name} {100 * was:.1f} % → {100 * share:.1f} %")
+    both = [
+        (form.form.name, was, share)
+        for form in now.evidence
+        if (was := old.get(form.form.name)) is not None and (share := form.exposed_share) is not None
+    ]
+    if not both:
+        return _untested(_SHARE, "no form has an exposed share from then and from now")
+    moved = [
+        f"{name} {100 * was:.1f} % → {100 * share:.1f} %"
+        for name, was, share in both
+        if abs(share - was) * 100 > limits.share_points
+    ]
     text = ", ".join(moved) if moved else f"no exposed share moved by more than {limits.share_points:g} points"
-    return Trigger("exposed-communication share drift", bool(moved), text)
+    return Trigger(_SHARE, bool(moved), text)
 
 
 def _short_task(now: Stored, limits: TriggerLimits) -> Trigger:
     """A few-step request whose steps are slower than the anchor's, on many ranks: communication has not settled."""
-    slow = [
-        form
-        for form in now.evidence
-        if form.step_few_s
-        and form.step_anchor_s
-        and form.form.cards >= _MANY_RANKS
-        and form.step_few_s > form.step_anchor_s * (1 + limits.drift_pct / 100)
+    name = "short-task communication pathology"
+    measured = [
+        form for form in now.evidence if form.step_few_s and form.step_anchor_s and form.form.cards >= _MANY_RANKS
     ]
+    if not measured:
+        return _untested(name, f"no form on {_MANY_RANKS} or more ranks was measured at both tiers")
+    limit = 1 + limits.drift_pct / 100
+    slow = [form for form in measured if (form.step_few_s or 0) > (form.step_anchor_s or 0) * limit]
     listed = ", ".join(
         f"{form.form.name} {100 * ((form.step_few_s or 0) / (form.step_anchor_s or 1) - 1):+.1f} %" for form in slow
     )
     text = (
         f"few-step steps are slower than the anchor's: {listed}"
         if slow
-        else "no few-step step is slower than its anchor"
+        else f"no few-step step is slower than its anchor's by more than {limits.drift_pct:g} %"
     )
-    return Trigger("short-task communication pathology", bool(slow), text)
+    return Trigger(name, bool(slow), text)
 
 
 def _changed(before: Stored, now: Stored) -> dict[str, tuple[Any, Any]]:
@@ -149,23 +185,25 @@ def _structure(before: Stored, now: Stored) -> Trigger:
         if (why := _structural(key, (old, new)))
     ]
     text = "; ".join(found) if found else "no quantization, sparsity, caching or compilation was changed"
-    return Trigger("step structure changed", bool(found), text)
+    return Trigger(_STEPS, bool(found), text)
 
 
 def _memory(before: Stored, now: Stored) -> Trigger:
     fresh = [form.name for form in now.possible if form not in before.possible]
     text = f"newly possible: {', '.join(fresh)}" if fresh else "no new form became possible"
-    return Trigger("memory unlocks forms", bool(fresh), text)
+    return Trigger(_FORMS, bool(fresh), text)
 
 
 def _fixed_cost(before: Stored, now: Stored, limits: TriggerLimits) -> Trigger:
+    if not now.fixed_s:
+        return _untested(_COST, "no stage outside the DiT was timed")
     grown = []
     for stage, seconds in now.fixed_s.items():
         was = before.fixed_s.get(stage, 0.0)
         if seconds > was * (1 + limits.fixed_pct / 100) and seconds - was > limits.slack_s:
             grown.append(f"{stage} {was:.2f} s → {seconds:.2f} s")
     text = "; ".join(grown) if grown else "no new fixed cost outside the DiT stage"
-    return Trigger("new fixed cost", bool(grown), text)
+    return Trigger(_COST, bool(grown), text)
 
 
 def _other_facts(before: Stored, now: Stored) -> Trigger:
@@ -173,4 +211,4 @@ def _other_facts(before: Stored, now: Stored) -> Trigger:
         f"{key} {pair[0]} → {pair[1]}" for key, pair in _changed(before, now).items() if not _structural(key, pair)
     ]
     text = "; ".join(found) if found else "nothing else that shapes the step was changed"
-    return Trigger("configuration changed", bool(found), text)
+    return Trigger(_FACTS, bool(found), text)
