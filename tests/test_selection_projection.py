@@ -17,7 +17,7 @@ def form(name, step_s, parts=None):
     return FormEvidence(parse_form(name), "measured", step_anchor_s=step_s, usable=True, parts=parts)
 
 
-FAST = form("tp1-usp4", 1.0, StepParts(900, 80, 0, 20))
+FAST = form("tp1-usp4", 1.0, StepParts(900, 80, 0, 20, exposed_share=0.08))
 SLOW = form("tp2-usp2", 1.2, StepParts(960, 220, 0, 20, mask_bound=0.5, masked_ms=200))
 
 
@@ -27,7 +27,7 @@ def test_exposed_to_its_bound_saves_only_the_exposed_part():
     assert not found.reverses
     assert found.threshold == pytest.approx(20)  # 220 ms exposed, 200 ms behind
     assert found.text.startswith(
-        "Projection: with exposed communication at its masking bound, tp2-usp2 would take 1.1 s"
+        "Projection: with exposed communication at its masking bound, tp2-usp2 would take 1.100 s"
     )
 
 
@@ -47,6 +47,14 @@ def test_removed_plumbing_leaves_communication_as_measured():
     assert (found.step_s, found.quantity, found.level) == (pytest.approx(1.14), "extra computing", 60)
     assert found.threshold is None  # 60 ms of plumbing cannot make up for 200 ms
     assert "this alone cannot reverse the order" in found.text
+
+
+def test_only_extra_computing_beyond_the_noise_can_be_removed():
+    less = form("tp2-usp2", 1.2, StepParts(890, 220, 0, 20))
+    little = form("tp2-usp2", 1.2, StepParts(910, 220, 0, 20))  # 10 ms; 1 % of 1810 ms is 18 ms
+    on_ramp = form("tp2-usp2", 1.2, StepParts(None, 220, 0, None))
+    assert [project(Fix.PLUMBING_REMOVED, slow, FAST) for slow in (less, little, on_ramp)] == [None, None, None]
+    assert project(Fix.PLUMBING_REMOVED, little, FAST, noise_floor_pct=0.5).level == 10
 
 
 def test_a_reversal_is_said_with_its_level_and_comes_first():
@@ -69,7 +77,7 @@ def contract(cards, links="UB", **workload):
 
 def test_scaling_compares_the_same_arm_and_says_that_the_topology_changed():
     small = (contract(range(4)), [FAST, form("tp2-usp2", 1.2)])
-    large = (contract(range(8), "SYS"), [form("tp1-usp8", 0.625, StepParts(450, 150, 0, 20))])
+    large = (contract(range(8), "SYS"), [form("tp1-usp8", 0.625, StepParts(450, 150, 0, 20, exposed_share=0.24))])
     (found,) = scaling(small, large)
     assert (found.arm, found.speedup, found.efficiency) == ("tp1-uspN", 1.6, 0.8)
     assert "Exposed communication: 8.0 % of the step, then 24.0 %, the first suspect." in found.text

@@ -74,7 +74,7 @@ def judge_contract(stored: Stored) -> Judged:
     evidence = gather(stored.forms, stored.sessions, stored.cells, stored.attributions, stored.model)
     bounds = _bounds(stored, evidence)
     open_differences = unexplained(evidence, bounds)
-    projections = _projections(evidence, stored.verdict.get("winner"), open_differences, bounds, stored.sweep)
+    projections = _projections(stored, evidence, open_differences, bounds)
     gates = evaluate(
         GateInputs(
             evidence=evidence,
@@ -129,14 +129,13 @@ def _memory(stored: Stored, evidence: Sequence[FormEvidence]) -> dict[str, tuple
 
 
 def _projections(
+    stored: Stored,
     evidence: Sequence[FormEvidence],
-    winner: Any,
     differences: Sequence[Unexplained],
     bounds: Mapping[str, ByteBound],
-    sweep: Sweep | None,
 ) -> tuple[Projection, ...]:
     """Every slower form projected against the winner."""
-    best = next((item for item in evidence if item.form.name == winner), None)
+    best = next((item for item in evidence if item.form.name == stored.verdict.get("winner")), None)
     if best is None:
         return ()
     found: list[Projection] = []
@@ -148,7 +147,8 @@ def _projections(
             item,
             best,
             isolated_over_implied=max(gains) if gains else None,
-            halved_time_ratio=_halved(bounds.get(item.form.name), sweep),
+            halved_time_ratio=_halved(bounds.get(item.form.name), stored.sweep),
+            noise_floor_pct=stored.noise_floor_pct,
         )
     return tuple(found)
 
@@ -172,6 +172,7 @@ def _bytes(name: str, bound: ByteBound) -> dict[str, Any]:
         "cross_domain_bytes": cross,
         "layer_us": bound.layer_us,
         "step_ms": bound.step_ms,
+        "forwards_per_step": bound.forwards_per_step,
         "calls": [dict(call.__dict__) for call in bound.calls],
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 from anchormatrix.forms import Form, parse_form
@@ -16,17 +17,20 @@ class StepParts:
     """One step of a form, all in ms, from its capture. ``communication_ms`` = exposed + overlapped.
 
     A capture inflates computing and idle time while the seconds of exposed communication stay, so ``computing_ms`` and
-    ``free_ms`` are scaled to the step measured without the profiler where that is known.
+    ``free_ms`` are deflated, by one factor for all forms of a contract. Both are None where no step without the
+    profiler is known (a capture on the ramp): an inflated time is never compared with a deflated one.
+    ``exposed_share`` is the attribution's: captured exposed seconds ÷ step time without the profiler.
 
     ``masked_ms`` is the communication of the family that masking hides, ``mask_bound`` the share of it that could be
     hidden at best with ``mask_chunks`` chunks (of an unmasked form: with masking turned on), ``mask_measured`` the
     share that is; None where the form has no such family or no capture tells.
     """
 
-    computing_ms: float
+    computing_ms: float | None
     exposed_ms: float
     overlapped_ms: float
-    free_ms: float
+    free_ms: float | None
+    exposed_share: float | None = None
     mask_bound: float | None = None
     mask_measured: float | None = None
     mask_chunks: int = 1
@@ -80,10 +84,37 @@ class FormEvidence:
 
     @property
     def exposed_share(self) -> float | None:
-        """Captured exposed seconds ÷ unprofiled step time."""
-        if self.parts is None or not self.step_anchor_s:
-            return None
-        return self.parts.exposed_ms / 1e3 / self.step_anchor_s
+        """Share of exposed communication in the step, as the attribution says it."""
+        return self.parts.exposed_share if self.parts else None
+
+    def noise_floor_pct(self, other: FormEvidence, least: float) -> float:
+        """Noise floor of a pair: the larger of ``least`` and the larger dispersion of its anchor cells."""
+        return max(least, self.dispersion_pct or 0.0, other.dispersion_pct or 0.0)
+
+
+@dataclass(frozen=True)
+class ExtraComputing:
+    """How much longer one form computes per step than another, and the noise floor below which that says nothing."""
+
+    extra_ms: float
+    floor_ms: float
+
+    @property
+    def differs(self) -> bool:
+        """Whether the form computes longer, beyond the noise."""
+        return self.extra_ms > self.floor_ms
+
+
+def extra_computing(form: FormEvidence, other: FormEvidence, least_pct: float) -> ExtraComputing | None:
+    """Compare the computing of two forms of one contract; None when either is not known without the profiler.
+
+    One step of each is captured, and each carries its own noise: the floor is the pair's noise floor in percent of
+    both computing times together.
+    """
+    own, others = (item.parts.computing_ms if item.parts else None for item in (form, other))
+    if own is None or others is None:
+        return None
+    return ExtraComputing(own - others, form.noise_floor_pct(other, least_pct) / 100 * (own + others))
 
 
 def gather(
@@ -99,7 +130,18 @@ def gather(
     many chunks the masking of a form could have.
     """
     names = list(dict.fromkeys([*(form.name for form in forms), *(str(s["form"]) for s in sessions)]))
-    return tuple(_one(name, sessions, cells, (attributions or {}).get(name), model) for name in names)
+    found = attributions or {}
+    inflation = capture_inflation(found.values())
+    return tuple(
+        _one(
+            name,
+            sessions,
+            cells,
+            step_parts(found.get(name), parse_form(name), model, inflation=inflation),
+            family_times(found.get(name)),
+        )
+        for name in names
+    )
 
 
 _MOST_CHUNKS = 8  # more chunks cost more calls than they hide
@@ -110,8 +152,8 @@ def _one(
     name: str,
     sessions: Sequence[Mapping[str, Any]],
     cells: Sequence[Mapping[str, Any]],
-    attribution: Mapping[str, Any] | None,
-    model: ModelFigures | None,
+    parts: StepParts | None,
+    families: tuple[FamilyTime, ...],
 ) -> FormEvidence:
     own = [session for session in sessions if session["form"] == name]
     best = min(own, key=lambda s: _BEST_FIRST.index(s["status"]) if s["status"] in _BEST_FIRST else 99, default=None)
@@ -132,8 +174,8 @@ def _one(
             for row in anchors
             if str(row["window"]) != "all" and (step := _number(row, "step_s")) is not None
         },
-        parts=step_parts(attribution, parse_form(name), model),
-        families=family_times(attribution),
+        parts=parts,
+        families=families,
         source=", ".join(f"w{session['window']}" for session in own),
     )
 
@@ -147,28 +189,59 @@ def _truth(value: Any) -> bool:
     return value is True or str(value).lower() in ("true", "1", "yes")
 
 
+def capture_inflation(attributions: Iterable[Mapping[str, Any]]) -> float | None:
+    """By how much the profiler stretches computing and idle time, one factor for all forms of a contract.
+
+    The median over the forms of captured computing and idle time ÷ (step without the profiler − exposed). Each form's
+    own factor would carry the noise of its few timed steps, and what its captured step has unlike them, into the
+    difference between forms. None when no form has a step without the profiler.
+    """
+    found = []
+    for attribution in attributions:
+        rank, unprofiled_ms = _slowest(attribution), _unprofiled_ms(attribution)
+        if rank is None or unprofiled_ms is None:
+            continue
+        captured, rest = float(rank["computing_ms"]) + float(rank["free_ms"]), unprofiled_ms - float(rank["exposed_ms"])
+        if captured > 0 and rest > 0:
+            found.append(captured / rest)
+    return median(found) if found else None
+
+
+def _slowest(attribution: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    ranks = ((attribution or {}).get("steps") or {}).get("ranks", [])
+    return max(ranks, key=lambda rank: float(rank["stage_ms"]), default=None)
+
+
+def _unprofiled_ms(attribution: Mapping[str, Any] | None) -> float | None:
+    step_s = _number((attribution or {}).get("steps"), "unprofiled_step_s")
+    return None if step_s is None else step_s * 1e3
+
+
 def step_parts(
-    attribution: Mapping[str, Any] | None, form: Form | None = None, model: ModelFigures | None = None
+    attribution: Mapping[str, Any] | None,
+    form: Form | None = None,
+    model: ModelFigures | None = None,
+    *,
+    inflation: float | None = None,
 ) -> StepParts | None:
-    """The step decomposition of the slowest rank of an ``attribution.json``, or None when there is none."""
-    steps = (attribution or {}).get("steps") or {}
-    ranks = list(steps.get("ranks", []))
-    if not ranks:
+    """The step decomposition of the slowest rank of an ``attribution.json``, or None when there is none.
+
+    ``inflation`` is :func:`capture_inflation` of the contract.
+    """
+    slowest = _slowest(attribution)
+    if slowest is None:
         return None
-    slowest = max(ranks, key=lambda rank: float(rank["stage_ms"]))
     exposed, computing, free = (float(slowest[f"{name}_ms"]) for name in ("exposed", "computing", "free"))
-    unprofiled_s = _number(steps, "unprofiled_step_s")
-    if unprofiled_s is not None and computing + free > 0:
-        deflation = max(0.0, unprofiled_s * 1e3 - exposed) / (computing + free)
-        computing, free = computing * deflation, free * deflation
+    deflation = 1 / inflation if inflation and _unprofiled_ms(attribution) is not None else None
     masking = (attribution or {}).get("masking") or {}
     found: Mapping[str, Any] = next((row for row in masking.get("ranks", []) if row["rank"] == slowest["rank"]), {})
     bound, chunks = _bound(found, form, model)
     return StepParts(
-        computing_ms=computing,
+        computing_ms=None if deflation is None else computing * deflation,
         exposed_ms=exposed,
         overlapped_ms=float(slowest["overlapped_ms"]),
-        free_ms=free,
+        free_ms=None if deflation is None else free * deflation,
+        exposed_share=_number((attribution or {}).get("steps"), "exposed_share"),
         mask_bound=bound,
         mask_measured=_number(found, "measured"),
         mask_chunks=chunks,

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anchormatrix.selection.bounds import ByteBound, CallBound
-from anchormatrix.selection.evidence import FamilyTime, FormEvidence
+from anchormatrix.selection.evidence import FamilyTime, FormEvidence, extra_computing
 from anchormatrix.selection.projection import Projection
 from anchormatrix.selection.scaling import Scaling
+from anchormatrix.selection.sweep import wire_bytes
+from anchormatrix.selection.words import milliseconds, seconds
 
 GATES = {
     "G1": "runs through",
@@ -121,10 +123,15 @@ def _memory(form: FormEvidence, inputs: GateInputs) -> GateResult:
         return _result("G2", form, UNKNOWN, None, "GB", "model figures", "the model's memory figures are not given")
     needed, usable, words = known
     status = PASSED if needed <= usable else FAILED
-    text = f"needs {needed:.1f} GB of {usable:.1f} GB usable per card{'; ' + words if words else ''}"
+    text = f"needs {_memory_words(needed)} of {_memory_words(usable)} usable per card{'; ' + words if words else ''}"
     if status == FAILED and form.status == "measured":
         status, text = PASSED, text + "; it ran all the same, so the model's figures are too high"
     return _result("G2", form, status, needed, "GB", "model figures, card memory", text)
+
+
+def _memory_words(gb: float) -> str:
+    """Model figures are decimal, cards are sold in powers of two: both are said."""
+    return f"{gb:.1f} GB ({gb * 1e9 / 2**30:.1f} GiB)"
 
 
 def _bytes(form: FormEvidence, inputs: GateInputs) -> GateResult:
@@ -134,34 +141,47 @@ def _bytes(form: FormEvidence, inputs: GateInputs) -> GateResult:
         return _result("G3", form, UNKNOWN, None, "ms/step", source, "no byte bound")
     same, cross = bound.worst
     columns = f"{same / 1e6:.1f} MB same-domain and {cross / 1e6:.1f} MB cross-domain per layer and rank"
+    if bound.forwards_per_step != 1:
+        columns += f" in one forward, of {bound.forwards_per_step:g} that a step runs one after the other (guidance)"
     if bound.step_ms is None:
         return _result("G3", form, UNKNOWN, None, "ms/step", source, f"{bound.unknown[0]}; {columns}")
-    text = f"{columns}; at least {bound.step_ms:.1f} ms per step of communication, hidden or not"
+    text = f"{columns}; about {milliseconds(bound.step_ms)} of communication per step by the sweep, hidden or not"
     measured = form.step_anchor_s
     if measured is None:
         return _result("G3", form, PASSED, bound.step_ms, "ms/step", source, text + "; not measured, so not ranked")
     if bound.step_ms > measured * 1e3 * _CLOSURE:
-        text += (
-            f", more than the measured step of {measured * 1e3:.1f} ms: figures, sweep or form are not what they say"
-        )
+        step = milliseconds(measured * 1e3)
+        text += f", more than the measured step of {step}: figures, sweep or form are not what they say"
         return _result("G3", form, FAILED, bound.step_ms, "ms/step", source, text)
     return _result("G3", form, PASSED, bound.step_ms, "ms/step", source, text)
 
 
 def _computing(form: FormEvidence, inputs: GateInputs) -> GateResult:
-    captured = [other for other in inputs.evidence if other.parts]
-    if form.parts is None:
-        return _result("G4", form, UNKNOWN, None, "ms/step", "attribution", "no capture of this form")
-    least = min(captured, key=lambda other: other.parts.computing_ms if other.parts else 0.0)
-    extra = form.parts.computing_ms - (least.parts.computing_ms if least.parts else 0.0)
+    source = "attribution: Computing, deflated by the contract's common factor"
+    own = form.parts.computing_ms if form.parts else None
+    if own is None:
+        why = "no step without the profiler to compare its capture with" if form.parts else "no capture of this form"
+        return _result("G4", form, UNKNOWN, None, "ms/step", source, why)
+    others = [other for other in inputs.evidence if other.form != form.form]
+    found = {
+        other.form.name: extra
+        for other in others
+        if (extra := extra_computing(form, other, inputs.noise_floor_pct)) is not None
+    }
+    if not found:
+        return _result("G4", form, UNKNOWN, None, "ms/step", source, "no other form's computing to compare it with")
+    least = max(found, key=lambda name: found[name].extra_ms)
+    extra = found[least]
     best = inputs.best
-    text = f"computes {extra:.1f} ms per step more than {least.form.name}"
-    if least.form == form.form:
-        text = "computes least of the captured forms"
-    if best and best.form != form.form and form.parts.computing_ms > (best.step_anchor_s or 0.0) * 1e3 * _CLOSURE:
+    text = "computes least of the captured forms"
+    if extra.extra_ms > 0:
+        text = f"computes {milliseconds(extra.extra_ms)} per step more than {least}, "
+        floor = f"the noise floor of {milliseconds(extra.floor_ms)}"
+        text += f"beyond {floor}" if extra.differs else f"within {floor}: no difference"
+    if best and best.form != form.form and own > (best.step_anchor_s or 0.0) * 1e3 * _CLOSURE:
         text += f"; its computing alone exceeds the whole step of {best.form.name}: no masking can make it win"
-        return _result("G4", form, FAILED, extra, "ms/step", "attribution: Computing", text)
-    return _result("G4", form, PASSED, extra, "ms/step", "attribution: Computing", text)
+        return _result("G4", form, FAILED, extra.extra_ms, "ms/step", source, text)
+    return _result("G4", form, PASSED, max(0.0, extra.extra_ms), "ms/step", source, text)
 
 
 def _masking(form: FormEvidence, inputs: GateInputs) -> GateResult:
@@ -173,12 +193,12 @@ def _masking(form: FormEvidence, inputs: GateInputs) -> GateResult:
     won = parts.exposed_ms - parts.exposed_at_bound_ms
     reachable = form.step_anchor_s - won / 1e3
     text = (
-        f"exposed {parts.exposed_ms:.1f} ms, {parts.exposed_at_bound_ms:.1f} ms at its bound with {parts.mask_chunks} "
+        f"exposed {milliseconds(parts.exposed_ms)}, {milliseconds(parts.exposed_at_bound_ms)} at its bound with "
+        f"{parts.mask_chunks} chunks: would take {seconds(reachable)} per step (projection)"
     )
-    text += f"chunks: {reachable:.4g} s per step"
     best = inputs.best
     if best and best.form != form.form and reachable > (best.step_anchor_s or 0.0) * _CLOSURE:
-        text += f"; still above {best.form.name}'s {best.step_anchor_s:.4g} s"
+        text += f"; still above {best.form.name}'s measured {seconds(best.step_anchor_s or 0.0)}"
         return _result("G5", form, FAILED, parts.exposed_at_bound_ms, "ms/step", source, text)
     return _result("G5", form, PASSED, parts.exposed_at_bound_ms, "ms/step", source, text)
 
@@ -226,7 +246,7 @@ def _projected(form: FormEvidence, inputs: GateInputs) -> GateResult:
         return _result("G7", form, UNKNOWN, None, "ms", "projection", "no capture to project from")
     first = own[0]
     change = 100 * (first.step_s / first.against_s - 1)
-    text = f"with {first.fix.value}, {first.step_s:.4g} s per step: {abs(change):.1f} % "
+    text = f"with {first.fix.value}, {seconds(first.step_s)} per step: {abs(change):.1f} % "
     text += f"{'below' if change < 0 else 'above'} {first.against} (projection)"
     status = PASSED if first.reverses else FAILED
     return _result("G7", form, status, first.threshold, first.unit, "projection", text)
@@ -238,8 +258,9 @@ _FAMILY_KIND = {"alltoall": "all_to_all", "allgather": "all_gather", "allreduce"
 def unexplained(evidence: Sequence[FormEvidence], bounds: Mapping[str, ByteBound]) -> tuple[Unexplained, ...]:
     """In-model implied bandwidth against the isolated sweep, where the sweep was made at the form's concurrency.
 
-    Implied = payload ÷ mean duration of a call. Families whose calls carry different payloads are compared by the mean
-    payload; a communicator with another number of calls than the layers make is another collective of the same family.
+    Implied = bytes of one rank on the wire ÷ mean duration of a call, isolated = the same bytes ÷ the sweep's time.
+    Families whose calls carry different payloads are compared by the mean; a communicator with another number of calls
+    than the layers make is another collective of the same family.
     A difference above 10 % is reported as unexplained, whichever side is faster.
     """
     found = []
@@ -263,14 +284,15 @@ def _compare(form: FormEvidence, family: FamilyTime, bound: ByteBound) -> Unexpl
     if abs(family.calls - expected) > _CALLS_OFF * expected:
         return None
     payload, isolated_us = _means(calls)
-    implied = payload / (family.mean_ms * 1e-3) / 1e9
-    isolated = payload / (isolated_us * 1e-6) / 1e9
+    wire = wire_bytes(calls[0].kind, calls[0].ranks, payload)
+    implied = wire / (family.mean_ms * 1e-3) / 1e9
+    isolated = wire / (isolated_us * 1e-6) / 1e9
     if abs(isolated / implied - 1) * 100 <= _UNEXPLAINED_PCT:
         return None
     text = (
-        f"{form.form.name}: {family.family} ({family.communicator}) moves {implied:.2f} GB/s in the model and "
-        f"{isolated:.2f} GB/s in isolation at the same concurrency ({calls[0].concurrency}); the rest is unexplained. "
-        "A sweep while the model computes would show whether compute and communication share a resource."
+        f"{form.form.name}: {family.family} ({family.communicator}) puts {implied:.2f} GB/s on the wire in the model "
+        f"and {isolated:.2f} GB/s in isolation at the same concurrency ({calls[0].concurrency}); the rest is "
+        "unexplained. A sweep while the model computes would show whether compute and communication share a resource."
     )
     return Unexplained(form.form.name, family.family, implied, isolated, calls[0].concurrency, text)
 

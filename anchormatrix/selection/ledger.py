@@ -30,6 +30,7 @@ def basis_as_dict(size: int, contract: str, winner: str | None, basis: Basis) ->
                 "few_s": item.step_few_s,
                 "anchor_s": item.step_anchor_s,
                 "exposed_ms": item.parts.exposed_ms if item.parts else None,
+                "exposed_share": item.exposed_share,
             }
             for item in basis.evidence
         ],
@@ -43,7 +44,15 @@ _LINE = {
     "size": int,
     "status": Maybe(str),
     "r": MapOf(float),
-    "forms": [{"form": str, "few_s": Maybe(float), "anchor_s": Maybe(float), "exposed_ms": Maybe(float)}],
+    "forms": [
+        {
+            "form": str,
+            "few_s": Maybe(float),
+            "anchor_s": Maybe(float),
+            "exposed_ms": Maybe(float),
+            "exposed_share": Maybe(float),
+        }
+    ],
     "facts": MapOf(Any),
     "fixed_s": MapOf(float),
     "possible": [str],
@@ -65,7 +74,7 @@ def basis_from_dict(values: Mapping[str, Any]) -> Basis:
 
 def _evidence(row: Mapping[str, Any]) -> FormEvidence:
     exposed = row["exposed_ms"]
-    parts = None if exposed is None else StepParts(0.0, float(exposed), 0.0, 0.0)
+    parts = None if exposed is None else StepParts(None, float(exposed), 0.0, None, row.get("exposed_share"))
     form: Form = parse_form(row["form"])
     return FormEvidence(form, "measured", step_few_s=row["few_s"], step_anchor_s=row["anchor_s"], parts=parts)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from anchormatrix.selection.evidence import FormEvidence
+from anchormatrix.selection.evidence import FormEvidence, extra_computing
+from anchormatrix.selection.words import milliseconds, seconds
 
 
 class Fix(Enum):
@@ -49,16 +50,15 @@ class Projection:
     @property
     def text(self) -> str:
         """One sentence, marked as a projection."""
-        head = f"Projection: with {self.fix.value}, {self.form} would take {self.step_s:.4g} s per step"
+        head = f"Projection: with {self.fix.value}, {self.form} would take {seconds(self.step_s)} per step"
         change = 100 * (self.step_s / self.against_s - 1)
-        side = (
-            f"{abs(change):.1f} % {'below' if change < 0 else 'above'} {self.against}'s measured {self.against_s:.4g} s"
-        )
+        side = f"{abs(change):.1f} % {'below' if change < 0 else 'above'} {self.against}'s measured "
+        side += seconds(self.against_s)
         if self.threshold is None:
-            tail = f"this alone cannot reverse the order ({self.quantity} is {self.level:.4g} {self.unit})"
+            tail = f"this alone cannot reverse the order ({self.quantity} is {milliseconds(self.level)})"
         else:
-            tail = f"the order reverses when {self.quantity} falls below {self.threshold:.4g} {self.unit} "
-            tail += f"(measured {self.level:.4g})"
+            tail = f"the order reverses when {self.quantity} falls below "
+            tail += f"{milliseconds(self.threshold)} (measured {milliseconds(self.level)})"
         return f"{head}, {side}; {tail}. {self.assumption}"
 
     def as_dict(self) -> dict[str, object]:
@@ -88,23 +88,23 @@ def project(
     *,
     isolated_over_implied: float | None = None,
     halved_time_ratio: float | None = None,
+    noise_floor_pct: float = 1.0,
 ) -> Projection | None:
     """Project ``slower`` with one thing fixed against the measured ``faster``; None when evidence is missing.
 
     ``isolated_over_implied`` is isolated ÷ implied bandwidth at equal concurrency (above 1: there is something to win);
     ``halved_time_ratio`` is the time of a call with half the payload ÷ that with all of it, from the sweep (0.5 without
-    a fixed cost). Exposed communication shrinks in proportion to the communication it belongs to.
+    a fixed cost). Exposed communication shrinks in proportion to the communication it belongs to. Extra computing
+    within the noise floor (at least ``noise_floor_pct``), or less than the other side's, is nothing to remove.
     """
     parts = slower.parts
     if parts is None or not slower.step_anchor_s or not faster.step_anchor_s:
         return None
     if fix is Fix.PLUMBING_REMOVED:
-        if faster.parts is None:
+        found = extra_computing(slower, faster, noise_floor_pct)
+        if found is None or not found.differs:
             return None
-        extra = parts.computing_ms - faster.parts.computing_ms
-        return _made(
-            fix, slower, faster, "extra computing", extra, min(extra, 0.0), "Communication is kept as measured."
-        )
+        return _made(fix, slower, faster, "extra computing", found.extra_ms, 0.0, "Communication is kept as measured.")
     level, target, why = parts.exposed_ms, None, ""
     if fix is Fix.EXPOSED_TO_BOUND:
         target, why = parts.exposed_at_bound_ms, "Computing and idle time are kept as measured."
@@ -150,6 +150,7 @@ def all_projections(
     *,
     isolated_over_implied: float | None = None,
     halved_time_ratio: float | None = None,
+    noise_floor_pct: float = 1.0,
 ) -> tuple[Projection, ...]:
     """Every projection the evidence allows, those that reverse the order first."""
     found = [
@@ -159,6 +160,7 @@ def all_projections(
             faster,
             isolated_over_implied=isolated_over_implied,
             halved_time_ratio=halved_time_ratio,
+            noise_floor_pct=noise_floor_pct,
         )
         for fix in Fix
     ]

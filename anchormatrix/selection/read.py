@@ -39,7 +39,7 @@ _MASKING_RANK = {"rank": int, "chunks": Maybe(int), "warnings": Maybe([str])} | 
     key: Maybe(float) for key in ("bound", "measured", "C_ms", "F_ms")
 }
 _ATTRIBUTION = {
-    "steps": Maybe({"ranks": [_STEP_RANK], "unprofiled_step_s": Maybe(float)}),
+    "steps": Maybe({"ranks": [_STEP_RANK], "unprofiled_step_s": Maybe(float), "exposed_share": Maybe(float)}),
     "collectives": Maybe({"ranks": [{"rank": int, "families": [_FAMILY | {"union_over_sum": Maybe(float)}]}]}),
     "masking": Maybe({"ranks": [_MASKING_RANK]}),
 }
