@@ -22,12 +22,11 @@ from anchormatrix.hosts import locks, processes
 from anchormatrix.hosts.base import Completed, Lease, RunningProcess, StopRecord
 from anchormatrix.hosts.bundle import agent_command
 from anchormatrix.hosts.copying import copied_file, copied_tree
+from anchormatrix.hosts.failures import failed, hangs, held, missing_program, talks_too_much
 from anchormatrix.hosts.supervision import (
     AgentClient,
     SupervisedProcess,
     complete_holder,
-    held,
-    missing_program,
     start_under,
     stop_under,
 )
@@ -299,31 +298,6 @@ class _Pipes:
                 child.stdout.close()
                 child.stderr.close()
         return self._said or ""
-
-
-def hangs(argv: Sequence[str], timeout_s: float, where: str) -> HostError:
-    """The error for a command that does not come back."""
-    return HostError(
-        f"`{' '.join(argv)}` hangs: no end after {timeout_s:g} s",
-        where=where,
-        todo="run it on the host by hand; a driver that hangs needs its administrator (host.command_timeout_s)",
-    )
-
-
-def talks_too_much(argv: Sequence[str], where: str) -> HostError:
-    """A command that prints without end was ended."""
-    return HostError(
-        f"`{' '.join(argv)[:200]}` printed more than {processes.MOST_OUTPUT >> 20} MiB and was ended",
-        where=where,
-        todo="try it by hand there",
-    )
-
-
-def failed(done: Completed, where: str) -> HostError:
-    """The error for a command that failed, with the last line it said."""
-    said = [line for line in (done.stderr + "\n" + done.stdout).splitlines() if line.strip()]
-    last = (done.stderr.strip().splitlines() or said or ["nothing was printed"])[-1]
-    return HostError(f"`{' '.join(done.argv)}` failed with exit code {done.returncode}: {last[:300]}", where=where)
 
 
 def _end_with_parent() -> None:

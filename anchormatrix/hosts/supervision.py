@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from anchormatrix.errors import HostError, LeaseError
+from anchormatrix.errors import HostError
 from anchormatrix.hosts.base import StopRecord
+from anchormatrix.hosts.failures import missing_program
 
 ANSWER_S = 20.0
 _STOP_MARGIN_S = 20.0
@@ -248,21 +249,6 @@ def start_under(
     return int(answer["pid"]), token
 
 
-def missing_program(program: str, where: str, path: str) -> HostError:
-    """The error for a program that is not there; names the PATH that was searched, unless a path was given."""
-    if "/" in program:
-        return HostError(
-            f"`{program}` was not found", where=where, todo="install it there, or correct its path in the configuration"
-        )
-    shown = path if len(path) <= 300 else f"{path[:299]}…"
-    return HostError(
-        f"`{program}` was not found",
-        where=where,
-        expected=f"it on PATH ({shown})",
-        todo="install it there, or add its folder to host.path",
-    )
-
-
 def complete_holder(holder: Mapping[str, str]) -> dict[str, Any]:
     """What others read about a holder: the caller's words, and who, where and since when."""
     return {
@@ -272,24 +258,6 @@ def complete_holder(holder: Mapping[str, str]) -> dict[str, Any]:
         "since": datetime.now().astimezone().isoformat(timespec="seconds"),
         **holder,
     }
-
-
-def held(card: int, holder: Mapping[str, Any], where: str, waited_s: float) -> LeaseError:
-    """The error for a card that somebody else holds."""
-    waited = f" after waiting {waited_s:g} s" if waited_s else ""
-    return LeaseError(
-        f"card {card} is held by {holder_text(holder)}{waited}",
-        where=where,
-        todo="wait for them, or look with scripts/leases.py",
-    )
-
-
-def holder_text(holder: Mapping[str, Any]) -> str:
-    """A holder in words: ``alice (pid 4242 on node7) since 2026-01-31T04:00:00+01:00: c4-0123456789 tp1-usp4``."""
-    if not holder:
-        return "somebody who has not said who they are"
-    who = f"{holder.get('user', '?')} (pid {holder.get('pid', '?')} on {holder.get('from', '?')})"
-    return f"{who} since {holder.get('since', '?')}: {holder.get('what', 'no purpose given')}"
 
 
 def _user() -> str:
