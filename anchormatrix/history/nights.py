@@ -23,7 +23,6 @@ class Night:
     night: str
     started_at: str
     finished_at: str
-    deadline_at: str
     starts: int
     outcome: str
     notes: tuple[str, ...]
@@ -58,13 +57,13 @@ def note(history: History, night: str, text: str, now: datetime, deadline: datet
 def last_nights(history: History, count: int, until: str = "9999") -> tuple[Night, ...]:
     """The last nights that had a sweep, oldest first."""
     rows = history.connection.execute(
-        "SELECT night, started_at, coalesce(finished_at, ''), deadline_at, starts, outcome, notes FROM nights"
+        "SELECT night, started_at, coalesce(finished_at, ''), starts, outcome, notes FROM nights"
         " WHERE night <= ? ORDER BY night DESC LIMIT ?",
         (until, count),
     ).fetchall()
     return tuple(
-        Night(night, started_at, finished_at, deadline_at, starts, outcome, tuple(json.loads(notes)))
-        for night, started_at, finished_at, deadline_at, starts, outcome, notes in reversed(rows)
+        Night(night, started_at, finished_at, starts, outcome, tuple(json.loads(notes)))
+        for night, started_at, finished_at, starts, outcome, notes in reversed(rows)
     )
 
 
