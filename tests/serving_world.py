@@ -52,7 +52,8 @@ class World:
     """What happens. ``step_s(n)`` is the step time of the n-th request of a server, from 1.
 
     ``faults`` maps a request number to ``error``, ``lost``, ``die`` or ``spoil``; ``start`` is ``ready``, ``oom`` or
-    ``exit``. ``tenant_after`` and ``alarm_after`` name a number of finished servers after which somebody is on card 1.
+    ``exit``. ``distance`` is what the server's check of its own result finds. ``tenant_after`` and ``alarm_after`` name
+    a number of finished servers after which somebody is on card 1.
     """
 
     folder: Path
@@ -61,6 +62,7 @@ class World:
     ranks: int = 4
     sp_size: int | None = None
     stage_lines: bool = True
+    distance: str = ""
     faults: Mapping[int, str] = field(default_factory=dict)
     faulty_servers: int = 99
     start: str = "ready"
@@ -248,7 +250,11 @@ class FakeProcess:
         for rank in range(self.world.ranks):
             size = self.world.sp_size or self.world.ranks
             groups = f"sp_size={size} ulysses_degree={size} ring_degree=1"
-            self.write(f"(DiffusionWorker_SP{rank} pid={200 + rank}) INFO 10-09 08:38:05 [p.py:1] groups: {groups}\n")
+            head = f"(DiffusionWorker_SP{rank} pid={200 + rank}) INFO 10-09 08:38:05 [p.py:1]"
+            self.write(f"{head} groups: {groups}\n")
+            if self.world.distance:
+                check = f"one step against one rank: relative distance {self.world.distance}, limit 1.00e-05"
+                self.write(f"{head} Split check: {check}\n")
 
 
 def _handler(process: FakeProcess) -> type[BaseHTTPRequestHandler]:

@@ -158,6 +158,14 @@ def test_a_form_that_did_not_take_effect_is_void(tmp_path: Path, facts: dict[str
     assert words in session.reason
 
 
+@pytest.mark.parametrize("start", ["ready", "exit"])
+def test_a_form_whose_own_check_fails_is_void_whether_or_not_it_is_served(tmp_path: Path, start: str) -> None:
+    session, _ = measure(tmp_path, distance="2.00e-02", start=start)
+    assert session.status == "void"
+    assert "relative distance 2.00e-02, limit 1.00e-05" in session.reason
+    assert session.details["proof"]["check"]["ok"] is False
+
+
 def test_a_model_without_stage_times_is_unmeasurable_after_two_requests(tmp_path: Path) -> None:
     session, _ = measure(tmp_path, stage_lines=False)
     assert (session.status, len(session.rows)) == ("unmeasurable", 2)

@@ -31,6 +31,12 @@ _GROUP = re.compile(
     r"|cfg_size|cfg_parallel_size|pp_size|pipeline_parallel_size)[=:] ?(\d{1,6})\b",
     re.ASCII,
 )
+# What a worker says of its own result before it serves: `… check: WHAT: relative distance D, limit L`
+_CHECK = re.compile(
+    r"\bcheck: (\S.{0,200}?): relative distance (\d{1,9}(?:\.\d{1,30})?(?:e[+-]?\d{1,3})?|inf|nan), "
+    r"limit (\d{1,9}(?:\.\d{1,30})?(?:e[+-]?\d{1,3})?)(?=\s|$)",
+    re.ASCII,
+)
 _CANONICAL = {
     "ulysses": "ulysses_degree",
     "ring": "ring_degree",
@@ -59,11 +65,13 @@ class Segment:
 
 @dataclass
 class RawLog:
-    """A log taken apart. ``groups`` are the group sizes that workers printed while starting."""
+    """A log taken apart. ``groups`` are the group sizes that workers printed while starting, ``checks`` what they found
+    of their own results then: what was compared, the relative distance (``inf`` and ``nan`` too) and its limit."""
 
     workers: dict[Worker, None] = field(default_factory=dict)
     groups: dict[str, set[int]] = field(default_factory=dict)
     applied: dict[str, None] = field(default_factory=dict)
+    checks: list[tuple[str, float, float]] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
     lines: int = 0
     unusable: int = 0
@@ -152,5 +160,7 @@ def _startup(raw: RawLog, line: str) -> None:
     """Only what workers print counts: the server's echo of its arguments proves nothing."""
     if "pplying sequence parallelism to " in line:
         raw.applied[line.rsplit(" to ", 1)[1].strip()] = None
+    if match := _CHECK.search(line) if "check: " in line else None:
+        raw.checks.append((match[1], float(match[2]), float(match[3])))
     for name, size in _GROUP.findall(line):
         raw.groups.setdefault(_CANONICAL.get(name, name), set()).add(int(size))

@@ -51,6 +51,8 @@ def outcome_of(
     sick = [*circumstances.unfit(cards, after), *circumstances.changed(contract, after)]
     if sick:
         return Outcome("void", f"after the session: {'; '.join(sick)}")
+    if proof.check is not None and not proof.check.ok:  # whether or not the engine refused to serve such a form
+        return Outcome("void", f"the form computes something else: {proof.check.words}")
     timed = sum(row.step_s is not None for row in rows)
     if failure is not None:
         by_chance = failure.cause == "port" or (timed > 0 and failure.cause != "out_of_memory")

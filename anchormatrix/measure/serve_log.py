@@ -72,7 +72,8 @@ class Request:
 class ServeLog:
     """A parsed log. ``ranks`` are the workers' tags in rank order; ``groups`` the distinct sizes each group was given.
 
-    ``lines`` counts physical lines, ``unusable_lines`` those that two writers spoiled or that are cut off.
+    ``lines`` counts physical lines, ``unusable_lines`` those that two writers spoiled or that are cut off. ``checks``
+    are what the ranks found of their own results: what was compared, the relative distance, and the engine's limit.
     """
 
     requests: tuple[Request, ...]
@@ -83,6 +84,7 @@ class ServeLog:
     unusable_lines: int
     stage_lines: int
     failure: Failure | None
+    checks: tuple[tuple[str, float, float], ...] = ()
 
     @property
     def lost_responses(self) -> int:
@@ -126,6 +128,7 @@ def parse_serve_log(text: str) -> ServeLog:
         unusable_lines=raw.unusable + strays,
         stage_lines=raw.stage_lines - strays,
         failure=startup_failure(text),
+        checks=tuple(raw.checks),
     )
 
 
