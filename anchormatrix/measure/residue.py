@@ -1,4 +1,4 @@
-"""Cards that other smokes of a run found in the residue state: a group that holds any of them is as slow as they are."""
+"""Cards that other smokes of a run found in the residue state: a group with any of them is as slow as they are."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ class Standing:
         if len(able) < 2:
             return "no other form is left to compare it with"
         if window > limits.windows:
-            return self._why_no_extra(form, window)
+            return self._why_no_extra(window)
         return ""
 
     def _gave_up(self, window: int) -> str:
@@ -213,7 +213,7 @@ class Standing:
             )
         return ""
 
-    def _why_no_extra(self, form: str, window: int) -> str:
+    def _why_no_extra(self, window: int) -> str:
         able = tuple(self.able(window))
         clean = [number for number in self.complete_windows(able) if number < window and not self.noise(number)]
         if len(clean) >= self.limits.windows:
