@@ -30,7 +30,7 @@ def main() -> int:
         triggers = check_triggers(args.results, settings)
         for trigger in triggers:
             word = "FIRED" if trigger["fired"] else "quiet" if trigger["evaluated"] else "untested"
-            print(f"{trigger['size']} cards  {word:<8}  {trigger['trigger']}: {trigger['text']}")
+            print(f"{trigger['size']} cards  {word}  {trigger['trigger']}: {trigger['text']}")
         return FINDING if any(trigger["fired"] for trigger in triggers) else 0
     if not args.contracts:
         raise ConfigError("no contract is given", where="--contracts", expected="one or more contract.json, or --check")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from anchormatrix.contract import Contract
+from anchormatrix.files import write_json
 from anchormatrix.forms import parse_form
 from anchormatrix.selection.conclusion import DecisionInputs, decide, overall
 from anchormatrix.selection.evidence import FormEvidence, StepParts
 from anchormatrix.selection.figures import ModelFigures
 from anchormatrix.selection.gates import GateResult, Unexplained
+from anchormatrix.selection.group_state import GroupState, group_state
 from anchormatrix.selection.projection import all_projections
 
 
@@ -38,9 +43,9 @@ def test_the_template_is_filled_from_measurements():
     found = decide(DecisionInputs(4, "c4-x", WON, [FAST, SLOW], projections=all_projections(SLOW, FAST)))
     assert found.sentence == (
         "On 4 cards tp1-usp4 wins by 10.0 % over tp2-usp2 at the anchor tier; when exposed communication per step of "
-        "tp2-usp2 is above 60 ms, tp1-usp4 wins, else tp2-usp2; measured 160 ms, so tp1-usp4 by 10.0 % (projection). "
-        "Reverses when exposed communication per step of tp2-usp2 falls to 60 ms; communication payload halved gives "
-        "80 ms (projection)."
+        "tp2-usp2 is above 60.0 ms (projected), tp1-usp4 wins, else tp2-usp2; measured 160.0 ms, so tp1-usp4 by "
+        "10.0 %. Reverses when exposed communication per step of tp2-usp2 falls to 60.0 ms; communication payload "
+        "halved would give 80.0 ms (projection)."
     )
     assert (found.outcome, found.runner_up, found.confidence) == ("winner", "tp2-usp2", "high")
     assert round(found.margin_pct, 6) == 10
@@ -136,6 +141,51 @@ def test_confidence_falls_with_one_window_a_drifting_window_or_a_narrow_margin()
     drifting = {**WON, "window_drift": [{"exceeds": True}]}
     assert decide(DecisionInputs(4, "c", drifting, [FAST, SLOW])).confidence == "low"
     assert decide(DecisionInputs(4, "c", WON, [FAST, form("tp2-usp2", 1.015)])).confidence == "moderate"
+
+
+def test_cards_of_unknown_speed_lower_the_confidence_and_are_named_first():
+    group = GroupState(doubts=("Whether cards 0–7 are as fast as they should be.",), links="Not one domain.")
+    found = decide(DecisionInputs(4, "c", WON, [FAST, SLOW], group=group))
+    assert (found.winner, found.confidence) == ("tp1-usp4", "moderate")
+    assert found.unknowns[0] == "Whether cards 0–7 are as fast as they should be."
+    assert found.conditions[-1] == "Not one domain."
+    assert decide(DecisionInputs(4, "c", WON, [FAST, SLOW])).confidence == "high"
+
+
+def test_damaged_cards_decide_nothing():
+    group = GroupState(damage="cards 0,1 are in the residue state (smoke of c2-x)")
+    found = decide(DecisionInputs(4, "c", WON, [FAST, SLOW], group=group))
+    assert (found.outcome, found.winner, found.confidence) == ("not_decidable", None, "none")
+    assert found.sentence == (
+        "On 4 cards no form can be chosen, because cards 0,1 are in the residue state (smoke of c2-x). "
+        "What to do: reset the driver or use another group, then smoke it again."
+    )
+
+
+PAIR = Contract("h", (0, 1), (("X", "UB"), ("UB", "X")), True, "d", "1", "1", "f", "1", {}, {})
+LINKS = tuple(tuple("X" if a == b else "UB" if a // 2 == b // 2 else "SYS" for b in range(4)) for a in range(4))
+QUAD = replace(PAIR, cards=(0, 1, 2, 3), links=LINKS, one_domain=False)
+
+
+def test_the_state_of_a_group_is_read_from_its_smoke_and_those_inside_it(tmp_path):
+    assert group_state(tmp_path, PAIR).doubts == (
+        "Whether cards 0,1 are as fast as they should be: no smoke of them is stored; "
+        "smoke.expected_step_s would settle it.",
+    )
+    write_json(tmp_path / QUAD.id / "smoke.json", {"status": "unverified"})
+    assert group_state(tmp_path, QUAD) == GroupState(
+        doubts=(
+            "Whether cards 0–3 are as fast as they should be: their smoke had nothing to compare with (unverified); "
+            "smoke.expected_step_s would settle it.",
+        ),
+        links="Cards 0–3 are not one interconnect domain, bandwidth second-best: this holds for groups joined by "
+        f"{QUAD.link_class} only.",
+    )
+    write_json(tmp_path / PAIR.id / "contract.json", PAIR.as_dict())
+    write_json(tmp_path / PAIR.id / "smoke.json", {"status": "rejected", "findings": [{"kind": "residue"}]})
+    assert group_state(tmp_path, QUAD).damage == f"cards 0,1 are in the residue state (smoke of {PAIR.id})"
+    write_json(tmp_path / QUAD.id / "smoke.json", {"status": "passed"})
+    assert group_state(tmp_path, QUAD) == GroupState(links=group_state(tmp_path, QUAD).links)
 
 
 def test_the_overall_answer_repeats_the_largest_decided_size_and_never_ranks_sizes():

@@ -13,6 +13,7 @@ from anchormatrix.selection.conclusion import DecisionInputs, SizeDecision, deci
 from anchormatrix.selection.evidence import FormEvidence, gather
 from anchormatrix.selection.figures import ModelFigures
 from anchormatrix.selection.gates import GateInputs, GateResult, Unexplained, evaluate, unexplained
+from anchormatrix.selection.group_state import UNKNOWN_GROUP, GroupState
 from anchormatrix.selection.memory import MemoryLimits, memory_of, why_not
 from anchormatrix.selection.projection import Projection, all_projections
 from anchormatrix.selection.scaling import Scaling
@@ -42,6 +43,7 @@ class Stored:
     windows: int = 2
     noise_floor_pct: float = 1.0
     left_behind: Sequence[FormEvidence] = ()
+    group: GroupState = UNKNOWN_GROUP
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,7 @@ def judge_contract(stored: Stored) -> Judged:
             skipped=stored.skipped,
             windows=stored.windows,
             left_behind=stored.left_behind,
+            group=stored.group,
         )
     )
     return Judged(stored.contract.id, stored.contract.size, gates, open_differences, projections, bounds, decision)

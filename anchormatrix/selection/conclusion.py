@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anchormatrix.selection.evidence import FormEvidence
 from anchormatrix.selection.figures import ModelFigures
 from anchormatrix.selection.gates import GATES, UNKNOWN, GateResult, Unexplained
+from anchormatrix.selection.group_state import UNKNOWN_GROUP, GroupState
 from anchormatrix.selection.projection import Projection
+from anchormatrix.selection.words import listed, milliseconds, seconds
 
 
 @dataclass(frozen=True)
@@ -57,13 +59,21 @@ class DecisionInputs:
     skipped: Mapping[str, str] = field(default_factory=dict)
     windows: int = 2
     left_behind: Sequence[FormEvidence] = ()
+    group: GroupState = UNKNOWN_GROUP
+
+
+_RESET = "reset the driver or use another group, then smoke it again"
 
 
 def decide(inputs: DecisionInputs) -> SizeDecision:
     """Fill the template for one size: "When … X wins, else Y; measured …, so Y by …; unknown …; reverses at …".
 
-    The winner is the verdict's, which rests on the anchor tier; this adds what it depends on.
+    The winner is the verdict's, which rests on the anchor tier; this adds what it depends on. Damaged cards decide
+    nothing.
     """
+    if inputs.group.damage:
+        damaged = {"status": "incomplete", "reason": inputs.group.damage, "cure": _RESET}
+        return _without_winner(replace(inputs, verdict=damaged), ())
     verdict = inputs.verdict
     winner = verdict.get("winner")
     tied = tuple(str(name) for name in verdict.get("tied_with", []) if name != winner)
@@ -72,7 +82,7 @@ def decide(inputs: DecisionInputs) -> SizeDecision:
     runner, margin = _runner_up(inputs, str(winner))
     reversal = _reversal(inputs, str(winner))
     unknowns = _unknowns(inputs)
-    conditions = (*_outside(inputs), *_conditions(inputs, str(winner), runner))
+    conditions = (*_outside(inputs), *_conditions(inputs, str(winner), runner), *_links(inputs))
     by = f" by {margin:.1f} % over {runner}" if runner and margin is not None else ", the only form measured"
     sentence = f"On {inputs.size} cards {winner} wins{by} at the anchor tier"
     sentence += f"; {conditions[0][0].lower() + conditions[0][1:]}" if conditions else "."
@@ -102,7 +112,7 @@ def _without_winner(inputs: DecisionInputs, tied: tuple[str, ...]) -> SizeDecisi
     if len(tied) > 1 and verdict.get("status") != "unstable":
         outcome = "no_difference"
         sentence = (
-            f"On {inputs.size} cards there is no difference between {_listed(tied)}: it lies within the noise floor."
+            f"On {inputs.size} cards there is no difference between {listed(tied)}: it lies within the noise floor."
         )
         sentence += " Any of them may be used; choose by memory or simplicity."
     else:
@@ -120,11 +130,15 @@ def _without_winner(inputs: DecisionInputs, tied: tuple[str, ...]) -> SizeDecisi
         tied,
         _basis(inputs),
         " ".join((sentence, *outside)),
-        outside,
+        (*outside, *_links(inputs)),
         _unknowns(inputs),
         (),
         "none" if outcome == "not_decidable" else _confidence(inputs, None),
     )
+
+
+def _links(inputs: DecisionInputs) -> tuple[str, ...]:
+    return (inputs.group.links,) if inputs.group.links else ()
 
 
 def _outside(inputs: DecisionInputs) -> tuple[str, ...]:
@@ -138,8 +152,8 @@ def _outside(inputs: DecisionInputs) -> tuple[str, ...]:
     for form in sorted(faster, key=lambda form: form.step_anchor_s or 0.0):
         step = form.step_anchor_s or best
         doubt = "" if form.usable else f", but may not be ranked: {form.reason}"
-        told.append(f"{form.form.name} by {100 * (best / step - 1):.1f} % ({step:.4g} s per step{doubt})")
-    return (f"Not in the matrix any more, but measured faster under this contract: {_listed(told)}.",)
+        told.append(f"{form.form.name} by {100 * (best / step - 1):.1f} % ({seconds(step)} per step{doubt})")
+    return (f"Not in the matrix any more, but measured faster under this contract: {listed(told)}.",)
 
 
 def _runner_up(inputs: DecisionInputs, winner: str) -> tuple[str | None, float | None]:
@@ -175,9 +189,9 @@ def _conditions(inputs: DecisionInputs, winner: str, runner: str | None) -> tupl
     levels = {(item.form, item.quantity): item for item in reversed(reversing)}  # one level whatever the fix
     for item in list(levels.values())[:3]:
         found.append(
-            f"When {item.quantity} of {item.form} is above {item.threshold:.4g} {item.unit}, {winner} wins, else "
-            f"{item.form}; measured {item.level:.4g} {item.unit}, so {winner} "
-            f"by {100 * (item.measured_s / item.against_s - 1):.1f} % (projection)."
+            f"When {item.quantity} of {item.form} is above {milliseconds(item.threshold or 0.0)} (projected), {winner} "
+            f"wins, else {item.form}; measured {milliseconds(item.level)}, so {winner} "
+            f"by {100 * (item.measured_s / item.against_s - 1):.1f} %."
         )
     found += _grouped_query(inputs, winner, runner)
     if not found:
@@ -208,14 +222,14 @@ def _grouped_query(inputs: DecisionInputs, winner: str, runner: str) -> list[str
 
 
 def _unknowns(inputs: DecisionInputs) -> tuple[str, ...]:
-    found = [item.text for item in inputs.unexplained]
+    found = [*inputs.group.doubts, *(item.text for item in inputs.unexplained)]
     found += [f"{name} was not measured further: {reason}." for name, reason in inputs.skipped.items()]
     open_gates: dict[str, list[str]] = {}
     for gate in inputs.gates:
         if gate.status == UNKNOWN and gate.gate in ("G1", "G3", "G5"):
             what = f"{gate.gate} {GATES[gate.gate]} ({gate.text.split(';')[0]})"
             open_gates.setdefault(what, []).append(gate.form)
-    found += [f"{gate} of {_listed(forms)}." for gate, forms in open_gates.items()]
+    found += [f"{gate} of {listed(forms)}." for gate, forms in open_gates.items()]
     return tuple(found)
 
 
@@ -226,8 +240,8 @@ def _reverses(inputs: DecisionInputs, winner: str) -> str:
         return " Nothing measured tells at which level it would reverse."
     item = min(found, key=lambda projection: projection.step_s)
     return (
-        f" Reverses when {item.quantity} of {item.form} falls to {item.threshold:.4g} {item.unit}; "
-        f"{item.fix.value} gives {item.projected_level:.4g} {item.unit} (projection)."
+        f" Reverses when {item.quantity} of {item.form} falls to {milliseconds(item.threshold or 0.0)}; "
+        f"{item.fix.value} would give {milliseconds(item.projected_level)} (projection)."
     )
 
 
@@ -236,7 +250,8 @@ def _reversal(inputs: DecisionInputs, winner: str) -> tuple[str, ...]:
 
 
 def _confidence(inputs: DecisionInputs, margin: float | None) -> str:
-    """``high``: two or more windows, complete, margin at least twice the noise floor; ``low``: one window or drift."""
+    """``high``: two or more windows, complete, margin at least twice the noise floor, cards known to be as fast as they
+    should be; ``low``: one window or drift."""
     windows = {window for form in inputs.evidence for window in form.windows}
     verdict = inputs.verdict
     if len(windows) < inputs.windows or verdict.get("status") == "incomplete":
@@ -244,11 +259,8 @@ def _confidence(inputs: DecisionInputs, margin: float | None) -> str:
     if any(row.get("exceeds") for row in verdict.get("window_drift", [])):
         return "low"
     floor = max([1.0, *(form.dispersion_pct or 0.0 for form in inputs.evidence if form.usable)])
-    return "high" if margin is None or margin >= 2 * floor else "moderate"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    clear = margin is None or margin >= 2 * floor
+    return "high" if clear and not inputs.group.doubts else "moderate"
 
 
 def overall(

@@ -17,6 +17,7 @@ from anchormatrix.measure.cells import read_cells
 from anchormatrix.selection.assemble import Stored
 from anchormatrix.selection.configured import candidates_of, memory_limits
 from anchormatrix.selection.figures import figures_from
+from anchormatrix.selection.group_state import group_state
 from anchormatrix.selection.planned import left_behind, planned_sessions
 from anchormatrix.selection.sweep import Sweep, sweep_from_dict
 from anchormatrix.settings import Settings
@@ -78,6 +79,7 @@ def read_stored(results: Path, contract: Contract, settings: Settings) -> Stored
         windows=settings.matrix.windows,
         noise_floor_pct=settings.verdict.noise_floor_pct,
         left_behind=left_behind(folder, contract.id, names, settings),
+        group=group_state(results, contract),
     )
 
 
