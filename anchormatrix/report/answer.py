@@ -90,7 +90,7 @@ def _size_answer(report: Report, size: int) -> SizeAnswer:
         trust=f"The {report.tiers.get(FEW, '?')}-step ranking {words}",
         conditions=choice.conditions if choice else (),
         unknowns=choice.unknowns if choice else (),
-        changes=_changes(report, measured, verdict, choice),
+        changes=_changes(report, verdict, choice),
         warnings=_warnings(report, measured, verdict),
         measured=measured,
         confidence=choice.confidence if choice and outcome != NOT_DECIDABLE else "",
@@ -167,7 +167,7 @@ def worst_dispersion(measured: Measured) -> float | None:
     return max(found, default=None)
 
 
-def _changes(report: Report, measured: Measured, verdict: Verdict, choice: Choice | None) -> tuple[str, ...]:
+def _changes(report: Report, verdict: Verdict, choice: Choice | None) -> tuple[str, ...]:
     """What would change the answer of a size."""
     found = [_first_sentence(text) for text in choice.reversal[:1]] if choice and verdict.winner else []
     if cure := _remedy(verdict):
@@ -231,7 +231,7 @@ def _what_to_use(report: Report, answers: Sequence[SizeAnswer]) -> str:
             parts.append(f"{answer.size} cards are not decidable, {answer.detail}")
         elif answer.outcome == NO_GROUP:
             parts.append(f"{answer.size} cards have no legal group, {answer.detail}")
-    return _capital("; ".join(parts)) + "." if parts else "Nothing was asked for: the configuration names no size."
+    return capital("; ".join(parts)) + "." if parts else "Nothing was asked for: the configuration names no size."
 
 
 def _rests_on(report: Report, answers: Sequence[SizeAnswer]) -> str:
@@ -259,7 +259,7 @@ def _whether_to_trust(report: Report, answers: Sequence[SizeAnswer]) -> str:
     for reason, found in reasons.items():
         subject = "it" if parts else f"the {few}-step ranking"
         parts.append(f"on {_cards(found)} {subject} {reason}")
-    return _capital("; ".join(parts)) + f"; {_what_changes_it(trusted, reasons.values())}."
+    return capital("; ".join(parts)) + f"; {_what_changes_it(trusted, reasons.values())}."
 
 
 def _what_changes_it(trusted: Sequence[SizeAnswer], distrusted: Collection[Sequence[SizeAnswer]]) -> str:
@@ -294,5 +294,6 @@ def listed(words: Iterable[str]) -> str:
     return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}" if found else ""
 
 
-def _capital(text: str) -> str:
+def capital(text: str) -> str:
+    """The text with its first letter as a capital; the others stay."""
     return text[:1].upper() + text[1:]

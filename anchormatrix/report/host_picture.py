@@ -26,7 +26,7 @@ def host_picture(report: Report) -> Drawing:
     columns = _columns(topology)
     pitch = _pitch(topology)
     size = min(pitch - 10, 50.0)
-    arch = _draw_links(drawing, topology, columns, size)
+    arch = _draw_links(drawing, topology, columns)
     states = {card.id: card for card in report.cards.value or ()}
     top = arch + 40
     for number, domain in enumerate(topology.domains):
@@ -35,7 +35,7 @@ def host_picture(report: Report) -> Drawing:
         _draw_card(drawing, card, states.get(card), columns[card], top, size, residue=card in report.residue)
     y = top + 124
     y = _draw_slow_links(drawing, topology, columns, y)
-    _draw_groups(drawing, report, topology, columns, pitch, y + 18)
+    _draw_groups(drawing, report, columns, pitch, y + 18)
     return drawing
 
 
@@ -54,7 +54,7 @@ def _columns(topology: Topology) -> dict[int, float]:
     return columns
 
 
-def _draw_links(drawing: Drawing, topology: Topology, columns: dict[int, float], size: float) -> float:
+def _draw_links(drawing: Drawing, topology: Topology, columns: dict[int, float]) -> float:
     """Arcs of fast links above the cards; returns the height of the line they stand on."""
     fast = [(a, b, topology.link(a, b)) for a, b in combinations(topology.cards, 2) if is_fast(topology.link(a, b))]
     longest = max((abs(columns[b] - columns[a]) for a, b, _ in fast), default=0.0)
@@ -139,9 +139,7 @@ def _draw_slow_links(drawing: Drawing, topology: Topology, columns: dict[int, fl
     return y
 
 
-def _draw_groups(
-    drawing: Drawing, report: Report, topology: Topology, columns: dict[int, float], pitch: float, y: float
-) -> None:
+def _draw_groups(drawing: Drawing, report: Report, columns: dict[int, float], pitch: float, y: float) -> None:
     for size in report.sizes:
         measured = report.of_size(size)
         drawing.text(0, y + 18, f"{size} cards", bold=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anchormatrix.report.anatomy import COLUMNS, Anatomy, Bound
-from anchormatrix.report.answer import listed
+from anchormatrix.report.answer import capital, listed
 from anchormatrix.report.facts import POOLED
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.step_pictures import PART_WORDS, analysed, delta, pairs, unlike_timed, why_not_analysed
@@ -213,7 +213,7 @@ def of_layers(measured: Measured) -> str:
             f"{100 * worst.released_ms / worst.gap_ms:.0f} % of that in gaps that end when a collective does, "
             f"{100 * worst.empty_ms / worst.gap_ms:.0f} % with nothing running anywhere"
         )
-    return (_capital("; ".join(sentences)) + ".") if sentences else "The gaps of the compute stream were not analysed."
+    return (capital("; ".join(sentences)) + ".") if sentences else "The gaps of the compute stream were not analysed."
 
 
 def of_collectives(measured: Measured) -> str:
@@ -242,7 +242,3 @@ def _told(measured: Measured) -> dict[str, Anatomy]:
     order = measured.verdict.value.order_anchor if measured.verdict.value else ()
     names = dict.fromkeys([form for tied in order for form in tied if form in found] + list(found))
     return {form: found[form] for form in list(names)[:_TOLD]}
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
