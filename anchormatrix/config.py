@@ -19,9 +19,9 @@ from typing import Any
 from anchormatrix.configfile import plain_values, read_config, read_scalar
 from anchormatrix.errors import ConfigError
 from anchormatrix.forms import OFFLOADS, Form, parse_form
+from anchormatrix.project import ROOT, in_project
 from anchormatrix.settings import Settings
 
-ROOT = Path(__file__).resolve().parent.parent
 DEFAULT_FILE = ROOT / "config" / "config.yaml"
 SCHEMA_FILE = ROOT / "config" / "config.schema.yaml"
 
@@ -51,13 +51,16 @@ def merged(paths: Sequence[Path], overrides: Mapping[str, Any] | None = None) ->
 def build_settings(values: Mapping[str, Any]) -> Settings:
     """Check a merged configuration against the schema and the rules between keys, and return it as values.
 
+    The history file is absolute; the host resolves its own paths.
+
     Raises :class:`ConfigError` with the key path, what was given, what is allowed, and the nearest key for a typo.
     """
     values = plain_values(values)
     _check_schema(values)
     settings = typing.cast(Settings, _build(Settings, values))
     _check_combinations(settings)
-    return settings
+    history = dataclasses.replace(settings.history, file=str(in_project(settings.history.file)))
+    return dataclasses.replace(settings, history=history)
 
 
 def _spoken(value: Any, schema: Any, definitions: Mapping[str, Any] | None = None) -> Any:

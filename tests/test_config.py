@@ -126,3 +126,11 @@ def test_a_missing_or_binary_file_is_one_line(tmp_path):
     for name in ("none.yaml", "binary.yaml"):
         with pytest.raises(ConfigError, match="cannot be read"):
             read_config(tmp_path / name)
+
+
+def test_the_history_file_is_found_from_every_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert load_settings(DEFAULT_FILE).history.file == str(DEFAULT_FILE.parent.parent / "results" / "history.sqlite")
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "measure_window.py").touch()
+    assert load_settings(DEFAULT_FILE).history.file == str(tmp_path / "results" / "history.sqlite")

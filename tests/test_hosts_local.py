@@ -61,6 +61,32 @@ def python(host: LocalHost, code: str, log: Path, **more):
 # --- commands -------------------------------------------------------------------------------------------------------
 
 
+def test_relative_paths_of_the_configuration_start_in_the_projects_folder_from_wherever_it_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    opened = LocalHost(HostSettings("here", lease_dir=str(tmp_path / "leases"), scratch_dir=str(tmp_path / "scratch")))
+    assert opened.run(["cat", "virtualhost/toolkit-version.txt"], timeout_s=10).stdout == "CANN 9.0.0\n"
+    log = tmp_path / "log"
+    process = python(opened, "import os, time\nprint('up', os.getcwd(), flush=True)\ntime.sleep(60)", log)
+    assert log.read_text() == f"up {ROOT}\n"
+    process.stop(grace_s=2)
+    opened.close()
+
+
+def test_a_folder_with_the_code_linked_in_keeps_leases_and_scratch_files_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "scripts").symlink_to(ROOT / "scripts")
+    monkeypatch.chdir(tmp_path)
+    opened = LocalHost(HostSettings("here", lease_dir="results/leases", scratch_dir="results/scratch"))
+    assert opened.run(["pwd"], timeout_s=10).stdout == f"{tmp_path}\n"
+    with opened.lease([0], holder={"what": "test"}, wait_s=1):
+        assert (tmp_path / "results" / "leases" / "card-0.lock").exists()
+    assert Path(opened.scratch("a")).parent == tmp_path / "results" / "scratch"
+    opened.close()
+
+
 def test_a_command_sees_the_host_s_environment_and_path(host: LocalHost):
     done = host.run(["sh", "-c", 'echo "$FROM_SETTINGS $HERE $PATH"'], env={"HERE": "a b'\"c"}, timeout_s=10)
     assert done.stdout.startswith(f"1 a b'\"c {ROOT}/virtualhost/bin:")

@@ -30,9 +30,9 @@ from anchormatrix.hosts.supervision import (
     start_under,
     stop_under,
 )
+from anchormatrix.project import in_project, project_folder
 from anchormatrix.settings import HostSettings
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 _PRCTL = ctypes.CDLL(None).prctl
 _PARENT_DEATH = 1
 _TERM_WAIT_S, _KILL_WAIT_S = 2.0, 2.0
@@ -43,15 +43,14 @@ _LOOK_S = 0.1
 class LocalHost:
     """Runs commands on this machine; see :class:`anchormatrix.hosts.base.Host`.
 
-    Relative entries of ``host.path`` are below the project's folder; the folders for leases and scratch files are
-    relative to the working folder.
+    Commands run in the project's folder, and relative paths of the configuration are below it.
     """
 
     def __init__(self, settings: HostSettings) -> None:
         self.alias = settings.alias
         self._settings = settings
-        self._path = [str(ROOT / Path(entry).expanduser()) for entry in settings.path]
-        self._lease_dir = str(Path(settings.lease_dir).expanduser().absolute())
+        self._path = [str(in_project(entry)) for entry in settings.path]
+        self._lease_dir = str(in_project(settings.lease_dir))
         self._scratch: list[Path] = []
         self._leases: list[LocalLease] = []
         self._processes: list[SupervisedProcess] = []
@@ -66,6 +65,7 @@ class LocalHost:
             try:
                 child = subprocess.Popen(
                     list(argv),
+                    cwd=project_folder(),
                     env=complete,
                     stdin=subprocess.DEVNULL,
                     stdout=out,
@@ -194,7 +194,7 @@ class LocalHost:
         return port
 
     def scratch(self, name: str) -> str:
-        base = Path(self._settings.scratch_dir).expanduser().absolute()
+        base = in_project(self._settings.scratch_dir)
         try:
             base.mkdir(parents=True, exist_ok=True)
             folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=base))
@@ -229,6 +229,7 @@ class LocalHost:
         words, sources = agent_command(sys.executable, "--keep", ",".join(map(str, files)))
         child = subprocess.Popen(
             words,
+            cwd=project_folder(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
