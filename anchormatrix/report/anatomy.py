@@ -60,7 +60,6 @@ class Bubbles:
     span_ms: float
     gap_ms: float
     released_ms: float
-    with_collective_ms: float
     empty_ms: float
 
 
@@ -230,7 +229,6 @@ def _bubbles(bubbles: Fields) -> Bubbles:
         span_ms=bubbles.number("span_ms"),
         gap_ms=bubbles.number("gap_ms"),
         released_ms=bubbles.number("gap_released_ms"),
-        with_collective_ms=bubbles.number("gap_with_collective_ms"),
         empty_ms=bubbles.number("gap_empty_ms"),
     )
 

@@ -171,7 +171,6 @@ class SessionRecord:
     started_at: str
     finished_at: str
     duration_s: float | None
-    proof_ok: bool | None
     proof: tuple[str, ...]
     ramp: str
     log: tuple[tuple[str, str], ...]

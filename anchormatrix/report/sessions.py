@@ -23,7 +23,6 @@ def session_from(fields: Fields) -> SessionRecord:
         started_at=fields.text("started_at", ""),
         finished_at=fields.text("finished_at", ""),
         duration_s=fields.maybe("duration_s"),
-        proof_ok=proof.flag("ok") if "ok" in proof else None,
         proof=_proof(proof),
         ramp=_ramp(ramp),
         log=_log(log),
