@@ -41,6 +41,22 @@ def test_the_exposed_share_is_of_the_step_without_the_profiler():
     assert attribute(ranks(*LAYER), AttributionOptions())["steps"]["exposed_share"] is None
 
 
+def test_the_masking_bound_is_also_that_of_attention_as_long_as_without_the_profiler():
+    """C = 40, F = 40 and 60 of computing are captured; the timed step is 80 long, so F is 40 × 40 ÷ 60."""
+    options = AttributionOptions(form=parse_form("usp2+mask4"), layers=1, unprofiled_step_s=0.00008)
+    (found, _) = attribute(ranks(*LAYER), options)["masking"]["ranks"]
+    assert (found["C_ms"], found["F_ms"], found["c_over_f"], found["bound"]) == (0.04, 0.04, 1.0, 0.75)
+    assert (found["F_timed_ms"], found["c_over_f_timed"]) == (pytest.approx(0.026667, abs=1e-6), 1.5)
+    # c = 10, f = 6.67: 1 − (10 + 3 × 3.33 + 2.5) ÷ 40
+    assert found["bound_timed"] == pytest.approx(0.4375)
+    assert (
+        "c/f is 1.50 with attention as long as without the profiler: the captured bound is optimistic"
+        in (found["warnings"])
+    )
+    on_ramp = attribute(ranks(*LAYER), AttributionOptions(form=parse_form("usp2+mask4"), layers=1))
+    assert "bound_timed" not in on_ramp["masking"]["ranks"][0]
+
+
 def test_an_all_to_all_is_split_into_its_forward_calls_and_one_reverse_call_per_attention_kernel():
     found = attribute(ranks(*LAYER), AttributionOptions(form=parse_form("usp2"), layers=1))
     groups = found["bubbles"]["ranks"][0]["groups"]

@@ -349,6 +349,16 @@ def test_an_unmasked_forms_bound_is_that_of_masking_turned_on():
     assert step_parts({"status": "refused"}) is None
 
 
+def test_attention_hides_only_as_much_as_it_does_without_the_profiler():
+    timed = attribution()
+    timed["masking"]["ranks"][0]["F_timed_ms"] = 2.0  # captured 8 ms, C is 4 ms
+    parts = step_parts(timed, parse_form("tp1-usp2"), MODEL)
+    assert parts.mask_bound == pytest.approx(1 - (1 + 3 * 0.5 + 0.25) / 4)
+    masked = attribution(chunks=2)
+    masked["masking"]["ranks"][0]["bound_timed"] = 0.25
+    assert step_parts(masked, parse_form("tp1-usp2+mask2"), MODEL).mask_bound == 0.25
+
+
 def test_masking_bound_formula():
     assert masking_bound(8, 8, 4) == 0.75
     # C = 8, n = 4: c = 2, f = 1: 1 − (2 + 3 × 1 + 0.5) ÷ 8

@@ -14,12 +14,13 @@ from anchormatrix.attribution.collectives import collectives, concurrency, group
 from anchormatrix.attribution.effect import check_effect
 from anchormatrix.attribution.findings import Finding, by_text
 from anchormatrix.attribution.layers import attention_of
-from anchormatrix.attribution.masking import DRAIN_RATIO, MaskBound, MaskOptions, mask_bounds, usable_chunks
+from anchormatrix.attribution.masking import DRAIN_RATIO, MaskBound, MaskOptions, bound, mask_bounds, usable_chunks
 from anchormatrix.attribution.reading import readings
 from anchormatrix.attribution.results import (
     bound_json,
     bubbles_json,
     collectives_json,
+    ms,
     step_row,
     steps_json,
     timeline_json,
@@ -113,7 +114,7 @@ def attribute(capture: Capture, options: AttributionOptions) -> dict[str, Any]:
             "whole_trace": [step_row(row) for row in whole_trace(capture).to_dict("records")],
         },
         "collectives": collectives_json(capture, layers=options.layers),
-        "masking": {"ranks": [bound_json(one) for one in bounds]},
+        "masking": {"ranks": [_with_timed_bound(one, table, choice.step, options) for one in bounds]},
         "bubbles": {"ranks": [bubbles_json(one) for one in found]},
         "effect": {"ok": effect.ok, "checks": [check.as_dict() for check in effect.checks]},
         "timeline": _timeline(capture, choice.step, worst["rank"], options, missing),
@@ -164,6 +165,31 @@ def _bounds(
     except InputError as error:
         missing["masking"] = str(error)
         return []
+
+
+def _with_timed_bound(found: MaskBound, table: pd.DataFrame, step: int, options: AttributionOptions) -> dict[str, Any]:
+    """A rank's bound as captured, and, where the step without the profiler is known, as the timed step has it.
+
+    The profiler stretches the attention kernels that hide and not the communication to be hidden, so near c = f a bound
+    of captured times is optimistic. F is deflated by captured computing and idle time ÷ (step without the profiler −
+    exposed).
+    """
+    values = bound_json(found)
+    row = table[(table["step"] == step) & (table["rank"] == found.rank)].iloc[0]
+    rest_ns = (options.unprofiled_step_s or 0.0) * 1e9 - float(row["exposed_ns"])
+    captured_ns = float(row["computing_ns"]) + float(row["free_ns"])
+    if rest_ns <= 0 or captured_ns <= 0:
+        return values
+    hiding_ns = found.f_total_ns * rest_ns / captured_ns
+    ratio = found.c_total_ns / hiding_ns if hiding_ns else None
+    values["F_timed_ms"] = ms(hiding_ns)
+    values["c_over_f_timed"] = None if ratio is None else round(ratio, 6)
+    values["bound_timed"] = round(bound(found.c_total_ns, hiding_ns, found.chunks, options.drain_ratio), 6)
+    if ratio is not None and ratio > 1 >= (found.c_over_f or 0.0):
+        values["warnings"].append(
+            f"c/f is {ratio:.2f} with attention as long as without the profiler: the captured bound is optimistic"
+        )
+    return values
 
 
 def _bubbles(

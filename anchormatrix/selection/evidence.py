@@ -261,11 +261,14 @@ def _family_ms(attribution: Mapping[str, Any], found: Mapping[str, Any]) -> floa
 
 
 def _bound(found: Mapping[str, Any], form: Form | None, model: ModelFigures | None) -> tuple[float | None, int]:
-    """The masking bound and its chunks: as captured, or, of a form that could be masked and is not, as it could be."""
+    """The masking bound and its chunks: as it is, or, of a form that could be masked and is not, as it could be.
+
+    Attention is as long as in the step without the profiler, where that is known: the captured one hides too much.
+    """
     chunks = int(found.get("chunks", 1) or 1)
     if chunks > 1:
-        return _number(found, "bound"), chunks
-    total, hiding = _number(found, "C_ms"), _number(found, "F_ms")
+        return (bound if (bound := _number(found, "bound_timed")) is not None else _number(found, "bound")), chunks
+    total, hiding = _number(found, "C_ms"), _number(found, "F_timed_ms") or _number(found, "F_ms")
     if form is None or model is None or form.usp * form.ag == 1 or form.ring > 1 or not total or hiding is None:
         return None, 1
     chunks = mask_chunks(form, model, _MOST_CHUNKS)

@@ -37,7 +37,7 @@ _VERDICT = {
 _STEP_RANK = {"rank": int} | {f"{part}_ms": float for part in ("stage", "computing", "exposed", "overlapped", "free")}
 _FAMILY = {"family": str, "communicator": str, "calls": int, "mean_ms": float, "sum_ms": float}
 _MASKING_RANK = {"rank": int, "chunks": Maybe(int), "warnings": Maybe([str])} | {
-    key: Maybe(float) for key in ("bound", "measured", "C_ms", "F_ms")
+    key: Maybe(float) for key in ("bound", "bound_timed", "measured", "C_ms", "F_ms", "F_timed_ms")
 }
 _ATTRIBUTION = {
     "steps": Maybe({"ranks": [_STEP_RANK], "unprofiled_step_s": Maybe(float), "exposed_share": Maybe(float)}),
