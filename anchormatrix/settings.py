@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from anchormatrix.forms import Form, parse_form
-
 FEW, ANCHOR = "few", "anchor"
 """The two tiers of the matrix: few steps rank the forms, anchor steps decide."""
 
@@ -265,9 +263,3 @@ class Settings:
     report: ReportSettings
     cell: str | None = None
     night: str | None = None
-
-    def forms_of(self, size: int) -> tuple[Form, ...]:
-        """The configured forms of a size, parsed; empty when ``forms`` is ``auto`` or names none for it."""
-        if isinstance(self.matrix.forms, str):
-            return ()
-        return tuple(parse_form(name) for name in self.matrix.forms.get(size, ()))

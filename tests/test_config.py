@@ -7,7 +7,6 @@ import yaml
 
 from anchormatrix.config import DEFAULT_FILE, build_settings, load_settings, merged, read_config
 from anchormatrix.errors import ConfigError
-from anchormatrix.forms import Form
 
 
 def changed(path, value):
@@ -23,8 +22,11 @@ def changed(path, value):
 def test_the_default_configuration_is_right():
     settings = load_settings(DEFAULT_FILE)
     assert settings.matrix.repeats == 3
-    assert settings.forms_of(4) == (Form(usp=4), Form(tp=2, usp=2))
-    assert settings.forms_of(16) == ()
+    assert settings.matrix.forms == {
+        2: ("tp1-usp2", "tp2-usp1"),
+        4: ("tp1-usp4", "tp2-usp2"),
+        8: ("tp1-usp8", "tp2-usp4"),
+    }
 
 
 @pytest.mark.parametrize(
