@@ -31,11 +31,11 @@ def session_design(settings: Settings) -> str:
 
 
 def verdict_limits(settings: Settings) -> str:
-    """The limits of the verdict: another limit judges again what is measured already."""
-    limits = settings.verdict
+    """The limits of the verdict and what it is made of: a change judges again what is measured already."""
+    limits, matrix = settings.verdict, settings.matrix
     return (
         f"dispersion {limits.dispersion_pct:g}%, drift {limits.drift_pct:g}%, floor {limits.noise_floor_pct:g}%,"
-        f" windows {limits.window_drift_pct:g}%, repeats {settings.matrix.repeats}"
+        f" windows {limits.window_drift_pct:g}%, repeats {matrix.repeats}, {matrix.windows} windows {matrix.design}"
     )
 
 

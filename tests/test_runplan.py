@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from host_states import blocks, live, state
@@ -91,6 +92,13 @@ def test_a_person_is_told_before_a_whole_size_is_measured_again(host, tmp_path):
     (notice,) = plan(tmp_path, cell="tp1-usp4/few").notices
     assert "cards 0–3 then, 4–7 now" in notice
     assert "4 sessions" in notice
+
+
+@pytest.mark.parametrize("change", [{"windows": 3}, {"design": "adaptive"}, {"repeats": 4}])
+def test_a_verdict_is_made_anew_when_it_would_be_made_of_other_sessions(host, tmp_path, change):
+    settings = plan(tmp_path).settings
+    other = replace(settings, matrix=replace(settings.matrix, **change))
+    assert parameters.verdict_limits(other) != parameters.verdict_limits(settings)
 
 
 def test_digests_follow_the_facts_and_not_the_readings(host, tmp_path):

@@ -64,3 +64,27 @@ def test_measuring_one_form_again_measures_no_other(tmp_path):
     jobs = project.planned("matrix_report", "--configfile", changed)
     assert jobs["contract_verdict"] == 1
     assert "window_4" not in jobs
+
+
+def test_a_form_and_a_window_taken_out_of_the_matrix_take_no_part_and_nothing_is_measured_again(tmp_path):
+    project = make_project(tmp_path / "project")
+
+    def configured(forms, windows):
+        return project.configure({**SMALL, "matrix": {"sizes": [4], "windows": windows, "forms": {4: forms}}})
+
+    project.snakemake("matrix_report", "--configfile", configured(["tp1-usp4", "tp2-usp2", "tp4-usp1"], 3))
+    assert project.read("matrix_report/decision.json")["winner"] == "tp1-usp4"
+    config = configured(["tp2-usp2", "tp4-usp1"], 2)
+    jobs = project.planned("matrix_report", "--configfile", config)
+    assert {"cells", "contract_verdict", "gates", "decision", "build_report"} <= jobs.keys()
+    assert "window_4" not in jobs
+    project.snakemake("matrix_report", "--configfile", config)
+    summary = project.read("matrix_report/summary.json")
+    assert {cell["form"] for cell in summary["cells"]} == {"tp2-usp2", "tp4-usp1"}
+    assert {cell["window"] for cell in summary["cells"]} == {"1", "2", "all"}
+    decision = project.read("matrix_report/decision.json")
+    assert decision["winner"] == "tp2-usp2"
+    assert decision["conditions"][0].startswith(
+        "Not in the matrix any more, but measured faster under this contract: tp1-usp4 by "
+    )
+    assert "Not in the matrix any more" in project.text("matrix_report/index.html")
