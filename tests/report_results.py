@@ -21,7 +21,16 @@ HOSTILE = '<script>alert("x")</script> & | `code` [a](http://b) \x1b[31m \u202er
 QUADS = [["X" if a == b else "UB" if a // 4 == b // 4 else "SYS" for b in range(8)] for a in range(8)]
 
 # Step times at the few-step tier in seconds, and how the anchor differs from them.
-STEPS = {"tp1-usp2": 2.0, "tp2-usp1": 2.2, "tp1-usp4": 1.0, "tp2-usp2": 1.1, "tp1-usp8": 0.62, "tp2-usp4": 0.60}
+STEPS = {
+    "tp1-usp1": 3.6,
+    "tp1-usp2": 2.0,
+    "tp2-usp1": 2.2,
+    "tp1-usp4": 1.0,
+    "tp2-usp2": 1.1,
+    "tp1-usp8": 0.62,
+    "tp2-usp4": 0.60,
+}
+WORK = (("measured", "few", 4), ("measured", "anchor", 10))
 WOBBLE = (0.0, 0.004, -0.003)
 
 
@@ -61,14 +70,18 @@ def write_results(
     selection: bool = True,
     text: str = "",
     sizes: tuple[int, ...] = (2, 4, 8),
+    prints: dict[str, str] | None = None,
+    distances: dict[str, float] | None = None,
 ) -> dict[int, str]:
     """Write a results folder and return the current contract of each size.
 
     ``noise`` scales the spread of repeats (1: 0.7 %), ``anchor`` maps a form to its r, ``failed`` forms crash at start,
+    ``prints`` maps a form to what its fingerprints begin with (empty: none; ``*``: every request another),
+    ``distances`` to what the engine's check of its result finds (above 1e-5 it fails),
     ``no_group`` is a size without a legal group, ``reject_first`` a size whose first candidate fails its smoke, and
     ``text`` is put wherever text from outside can stand.
     """
-    groups = {2: (0, 1), 4: (0, 1, 2, 3), 8: tuple(range(8))}
+    groups = {1: (0,), 2: (0, 1), 4: (0, 1, 2, 3), 8: tuple(range(8))}
     write_json(
         root / "topology.json", {"cards": list(range(8)), "links": QUADS, "domains": [[0, 1, 2, 3], [4, 5, 6, 7]]}
     )
@@ -89,6 +102,7 @@ def write_results(
                 continue
             current[size] = one.id
             _write_measurements(root, one, noise, anchor or {}, failed, text)
+            _write_outputs(root, one, failed, prints or {}, distances or {})
             if attribution:
                 _write_attribution(root, one.id, size, failed, text)
             if selection:
@@ -191,6 +205,29 @@ def _write_measurements(
     write_csv(root / one.id / "cells.csv", COLUMNS, [cell.row() for cell in cells])
     verdict = judge(one.id, one.size, cells, sessions, forms=forms, windows=matrix.windows, limits=limits)
     write_json(root / one.id / "verdict.json", verdict.as_dict())
+
+
+def _write_outputs(
+    root: Path, one: Contract, failed: tuple[str, ...], prints: dict[str, str], distances: dict[str, float]
+) -> None:
+    """``requests.csv`` of every session: two warm-ups, three repeats of each tier, a capture with another output."""
+    for form, window in product([form for form in STEPS if _cards_of(form) == one.size], (1, 2)):
+        folder = root / one.id / form / f"w{window}"
+        start, rows = prints.get(form, "same"), []
+        for role, tier, steps in (*(("ramp", "few", 4),) * 2, *(WORK * 3 if form not in failed else ())):
+            mark = f"w{window}r{len(rows)}" if start == "*" else start and f"{start}{steps}"
+            rows.append({"role": role, "tier": tier, "steps": steps, "status": "ok", "fingerprint": mark})
+        rows.append({"role": "capture", "tier": "few", "steps": 4, "status": "ok", "fingerprint": "captured"})
+        rows.append({"role": "measured", "tier": "few", "steps": 4, "status": "error", "fingerprint": "refused"})
+        write_csv(folder / "requests.csv", tuple(rows[0]), rows)
+        if form in distances:
+            session = json.loads((folder / "session.json").read_text())
+            ok = distances[form] <= 1e-5
+            session["proof"]["check"] = {
+                "ok": ok, "what": "one step", "relative_distance": distances[form], "limit": 1e-5, "ranks": one.size,
+            }  # fmt: skip
+            session["status"] = session["status"] if ok else "void"
+            write_json(folder / "session.json", {key: value for key, value in session.items() if key != "schema"})
 
 
 def _cards_of(form: str) -> int:

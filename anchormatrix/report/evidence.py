@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from anchormatrix.report import analysis_tables, contract_tables, readings, tables
+from anchormatrix.report import analysis_tables, contract_tables, outputs, readings, speedup, tables
 from anchormatrix.report.answer import SizeAnswer, opening
 from anchormatrix.report.html import command_line
 from anchormatrix.report.model import Measured, Report
@@ -36,6 +36,13 @@ def evidence(report: Report, answers: Sequence[SizeAnswer]) -> str:
                 readings.of_drifts(report),
             )
         ),
+        "## Speed-up between sizes",
+        _table(speedup.table(report)),
+        _md(speedup.NOTE),
+        "## Same result",
+        _md(outputs.reading(report)),
+        _table(outputs.table(report)),
+        _md(outputs.NOTE),
         "## Without a number",
         _table(tables.not_measured(report)),
         _md(tables.NOT_MEASURED_NOTE) if tables.not_measured(report).rows else "",

@@ -158,8 +158,26 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class OwnCheck:
+    """What the engine found of its own result before it served, the worst rank; no distance when it was not finite."""
+
+    ok: bool
+    relative_distance: float | None
+    limit: float
+
+
+@dataclass(frozen=True)
+class Output:
+    """What one request gave: an empty ``fingerprint`` when the server gave none."""
+
+    tier: str
+    steps: int
+    fingerprint: str
+
+
+@dataclass(frozen=True)
 class SessionRecord:
-    """One server session: one form in one window."""
+    """One server session: one form in one window. ``outputs`` are those of its warm-ups and repeats."""
 
     form: str
     window: str
@@ -181,6 +199,8 @@ class SessionRecord:
     before: Any
     after: Any
     stopped_early: str = ""
+    check: OwnCheck | None = None
+    outputs: tuple[Output, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from anchormatrix.report import analysis_tables, contract_tables, readings, tables
+from anchormatrix.report import analysis_tables, contract_tables, outputs, readings, speedup, tables
 from anchormatrix.report.answer import SizeAnswer, opening
 from anchormatrix.report.facts import SessionRecord
 from anchormatrix.report.figures import Figure
@@ -41,6 +41,9 @@ def page(report: Report, answers: Sequence[SizeAnswer], figures: Mapping[str, Fi
         smokes_note=tables.SMOKES_NOTE,
         not_measured_note=tables.NOT_MEASURED_NOTE,
         cells_note=tables.CELLS_NOTE,
+        outputs_note=outputs.NOTE,
+        outputs_reading=outputs.reading(report),
+        speedups_note=speedup.NOTE,
         commands=[(contract, session, command_line(session)) for contract, session in tables.commands(report)],
         cell_count=tables.pooled_count(report),
     )
@@ -88,6 +91,8 @@ def _tables(report: Report) -> dict[str, tables.Table]:
         "shared_facts": contract_tables.shared_facts(report),
         "history": contract_tables.history(report),
         "cells": tables.cells(report),
+        "outputs": outputs.table(report),
+        "speedups": speedup.table(report),
         "sessions": tables.sessions(report),
         "circumstances": tables.circumstances(report),
         "versions": tables.versions(report),

@@ -11,7 +11,7 @@ from anchormatrix.forms import parse_form
 from anchormatrix.report import model, parse
 from anchormatrix.report.anatomy import anatomy_from
 from anchormatrix.report.facts import ContractFacts, LedgerEntry
-from anchormatrix.report.sessions import session_from
+from anchormatrix.report.sessions import OUTPUT_COLUMNS, output_from, session_from
 from anchormatrix.report.source import Part, Source, clean_text
 from anchormatrix.selection.planned import all_windows
 from anchormatrix.selection.read import planned_names, read_contract
@@ -138,7 +138,8 @@ def _measured(source: Source, facts: ContractFacts, wanted: _Wanted) -> model.Me
                 continue
             found = source.part(path, session_from, "")
             if found.value:
-                sessions.append(found.value)
+                rows = source.rows(path.with_name("requests.csv"), OUTPUT_COLUMNS, output_from, "").value or ()
+                sessions.append(replace(found.value, outputs=tuple(row for row in rows if row is not None)))
     return model.Measured(
         contract=facts,
         smoke=source.part(folder / "smoke.json", parse.smoke_from, "the smoke has not run"),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anchormatrix.report.facts import SessionRecord
+from anchormatrix.report.facts import Output, OwnCheck, SessionRecord
 from anchormatrix.report.source import Fields, plain
+
+OUTPUT_COLUMNS = ("role", "tier", "steps", "status", "fingerprint")
 
 
 def session_from(fields: Fields) -> SessionRecord:
@@ -33,7 +35,21 @@ def session_from(fields: Fields) -> SessionRecord:
         before=circumstances.values.get("before"),
         after=circumstances.values.get("after"),
         stopped_early=fields.text("stopped_early", ""),
+        check=_check(proof.child("check")),
     )
+
+
+def output_from(row: Fields) -> Output | None:
+    """One row of ``requests.csv``; None for a request that is no warm-up or repeat, or that was refused."""
+    if row.text("role") not in ("ramp", "measured") or row.text("status") == "error":
+        return None
+    return Output(row.text("tier"), row.integer("steps"), row.text("fingerprint", ""))
+
+
+def _check(check: Fields) -> OwnCheck | None:
+    if not check.values:
+        return None
+    return OwnCheck(check.flag("ok"), check.maybe("relative_distance"), check.number("limit"))
 
 
 def _proof(proof: Fields) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from anchormatrix.groups import show
+from anchormatrix.report import outputs, speedup
 from anchormatrix.report.answer import SizeAnswer
 from anchormatrix.report.facts import Cell
 from anchormatrix.report.model import Measured, Report
@@ -55,6 +56,8 @@ def summary(report: Report, answers: Sequence[SizeAnswer]) -> dict[str, Any]:
             {"id": entry.id, "size": entry.size, "version": entry.version, "cards": list(entry.cards)}
             for entry in report.retired
         ],
+        "outputs": outputs.as_dicts(report),
+        "speedups": speedup.as_dicts(report),
         "problems": [{"file": problem.file, "text": problem.text} for problem in report.problems],
     }
 

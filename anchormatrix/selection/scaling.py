@@ -53,6 +53,12 @@ def incomparable(a: Contract, b: Contract) -> str | None:
     return f"{', '.join(other)} differ" if other else None
 
 
+def gain(step_from_s: float, cards_from: int, step_to_s: float, cards_to: int) -> tuple[float, float]:
+    """Speed-up and efficiency of a step on more cards; efficiency = speed-up ÷ card ratio."""
+    speedup = step_from_s / step_to_s
+    return speedup, speedup / (cards_to / cards_from)
+
+
 def scaling(
     small: tuple[Contract, Sequence[FormEvidence]], large: tuple[Contract, Sequence[FormEvidence]]
 ) -> tuple[Scaling, ...]:
@@ -73,9 +79,7 @@ def _measured(forms: Iterable[FormEvidence]) -> list[FormEvidence]:
 
 
 def _statement(contract_a: Contract, a: FormEvidence, contract_b: Contract, b: FormEvidence) -> Scaling:
-    speedup = (a.step_anchor_s or 0.0) / (b.step_anchor_s or 1.0)
-    ratio = contract_b.size / contract_a.size
-    efficiency = speedup / ratio
+    speedup, efficiency = gain(a.step_anchor_s or 0.0, contract_a.size, b.step_anchor_s or 1.0, contract_b.size)
     text = (
         f"{arm_name(a.form)} from {contract_a.size} to {contract_b.size} cards: {speedup:.2f} times faster, "
         f"efficiency {100 * efficiency:.0f} %. "

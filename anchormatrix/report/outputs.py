@@ -1,0 +1,227 @@
+"""Whether every form computes the same: output fingerprints against one reference, and the engine's own check."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from anchormatrix.report.facts import OwnCheck, SessionRecord
+from anchormatrix.report.model import Measured, Report
+from anchormatrix.report.tables import Table
+from anchormatrix.settings import ANCHOR, FEW
+
+NOTE = (
+    "A fingerprint is the beginning of the sha256 of a response; warm-ups and repeats count, the captured request does "
+    "not. The reference is one rank under the same workload, else the first form of the size. The engine's own check "
+    "is what its ranks log before they serve: how far this form is from the unsplit computation, and how far it may "
+    "be. Equal fingerprints prove an equal computation only where the server computes its answer: the virtual host "
+    "makes it of prompt, seed, geometry and steps alone, so that there it is equal for every form and proves nothing."
+)
+REFERENCE, IDENTICAL, DIFFERS, VARIES, NOT_COMPARABLE = (
+    "reference",
+    "identical",
+    "differs",
+    "varies",
+    "not comparable",
+)
+
+
+@dataclass(frozen=True)
+class FormOutput:
+    """The outputs of one form and tier. ``prints`` are the different fingerprints of ``requests`` answered requests."""
+
+    measured: Measured
+    form: str
+    tier: str
+    steps: int | None
+    prints: tuple[str, ...]
+    requests: int
+    printed: int
+    windows: int
+    outcome: str
+    reference: str
+    why: str
+    check: OwnCheck | None
+
+    @property
+    def stable(self) -> bool:
+        """Whether all its requests gave one and the same output."""
+        return len(self.prints) == 1
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether nothing vouches for the result: it varies, or differs without a check that it holds."""
+        failed = self.check is not None and not self.check.ok
+        return failed or self.outcome == VARIES or (self.outcome == DIFFERS and self.check is None)
+
+
+def outputs(report: Report) -> tuple[FormOutput, ...]:
+    """Every form and tier of the current contracts, in the order of the report."""
+    return tuple(
+        row for measured in report.measured for form in measured.forms for row in _rows_of_form(report, measured, form)
+    )
+
+
+def _rows_of_form(report: Report, measured: Measured, form: str) -> list[FormOutput]:
+    sessions = [session for session in measured.sessions if session.form == form]
+    if not _counted(sessions):
+        gone = [session for session in sessions if session.status != "skipped"]
+        why = "; ".join(dict.fromkeys(session.status.replace("_", " ") for session in gone))
+        blank = FormOutput(measured, form, "", None, (), 0, 0, 0, NOT_COMPARABLE, "", why, _worst_check(gone))
+        return [blank] if gone else []
+    return [_compared(report, measured, _gathered(measured, form, tier)) for tier in (FEW, ANCHOR)]
+
+
+def _counted(sessions: list[SessionRecord]) -> list[SessionRecord]:
+    return [session for session in sessions if session.status == "measured"]
+
+
+def _gathered(measured: Measured, form: str, tier: str) -> FormOutput:
+    sessions = _counted([session for session in measured.sessions if session.form == form])
+    found = [output for session in sessions for output in session.outputs if output.tier == tier]
+    prints = [output.fingerprint for output in found if output.fingerprint]
+    windows = {session.window for session in sessions if any(output.tier == tier for output in session.outputs)}
+    steps = found[0].steps if found else None
+    return FormOutput(
+        measured,
+        form,
+        tier,
+        steps,
+        tuple(dict.fromkeys(prints)),
+        len(found),
+        len(prints),
+        len(windows),
+        NOT_COMPARABLE,
+        "",
+        "",
+        _worst_check(sessions),
+    )
+
+
+def _worst_check(sessions: list[SessionRecord]) -> OwnCheck | None:
+    found = [session.check for session in sessions if session.check is not None]
+    return max(found, key=lambda check: (not check.ok, _distance(check)), default=None)
+
+
+def _distance(check: OwnCheck) -> float:
+    return inf if check.relative_distance is None else check.relative_distance
+
+
+def _compared(report: Report, measured: Measured, own: FormOutput) -> FormOutput:
+    if not own.requests:
+        return _with(own, NOT_COMPARABLE, "", "no request of this tier was recorded")
+    if not own.prints:
+        return _with(own, NOT_COMPARABLE, "", "the server gives no fingerprint")
+    if not own.stable:
+        return _with(own, VARIES, "", "its own outputs differ with one seed")
+    reference = _reference(report, measured, own)
+    if (reference.measured, reference.form) == (measured, own.form):
+        return _with(own, REFERENCE, own.form, "")
+    name = reference.form + ("" if reference.measured is measured else " on 1 card")
+    return _with(own, IDENTICAL if reference.prints == own.prints else DIFFERS, name, "")
+
+
+def _with(own: FormOutput, outcome: str, reference: str, why: str) -> FormOutput:
+    return FormOutput(**{**own.__dict__, "outcome": outcome, "reference": reference, "why": why})
+
+
+def _reference(report: Report, measured: Measured, own: FormOutput) -> FormOutput:
+    """One rank under the same workload and stack, else the first form of the size; only outputs that never vary."""
+    single = [
+        one for one in report.measured if one.contract.size == 1 and one.contract.facts == measured.contract.facts
+    ]
+    found = [_gathered(one, form, own.tier) for one in (*single, measured) for form in one.forms]
+    return next(one for one in found if one.stable)
+
+
+def table(report: Report) -> Table:
+    """The comparison as a table; rows that nothing vouches for are marked."""
+    found = outputs(report)
+    rows = tuple(
+        (
+            str(row.measured.contract.size),
+            row.form,
+            f"{row.tier}, {row.steps} steps" if row.steps else row.tier or "–",
+            "\n".join(row.prints) or "–",
+            _repeats(row),
+            _against(row),
+            check_words(row.check),
+        )
+        for row in found
+    )
+    columns = ("cards", "form", "tier", "output fingerprint", "windows and repeats", "result", "the engine's own check")
+    bad = frozenset(i for i, row in enumerate(found) if row.doubtful)
+    return Table(columns, rows, bad=bad, empty="No session was run under a current contract.")
+
+
+def _repeats(row: FormOutput) -> str:
+    if not row.prints:
+        return "–"
+    windows = f"{row.windows} window{'' if row.windows == 1 else 's'}"
+    some = "" if row.printed == row.requests else f"{row.printed} of "
+    what = "identical" if row.stable else f"{len(row.prints)} different outputs"
+    return f"{what} in {some}{row.requests} requests, {windows}"
+
+
+def _against(row: FormOutput) -> str:
+    if row.outcome == REFERENCE:
+        return "the reference"
+    if row.outcome == IDENTICAL:
+        return f"identical to {row.reference}"
+    if row.outcome == DIFFERS:
+        return f"differs from {row.reference}"
+    return f"not comparable: {row.why}"
+
+
+def check_words(check: OwnCheck | None) -> str:
+    """The engine's check: the largest relative difference it saw, its tolerance, and whether it holds."""
+    if check is None:
+        return "none logged"
+    seen = "no finite number" if check.relative_distance is None else f"{check.relative_distance:.1e}"
+    return f"largest relative difference {seen}, tolerance {check.limit:.1e}: {'holds' if check.ok else 'fails'}"
+
+
+def reading(report: Report) -> str:
+    """What the table says, one sentence per size, and whether an engine vouches for it."""
+    found = [row for row in outputs(report) if row.outcome in (IDENTICAL, DIFFERS)]
+    if not found:
+        return "No two forms have outputs that could be compared."
+    sizes = dict.fromkeys(row.measured.contract.size for row in found)
+    parts = [_of_size(size, [row for row in found if row.measured.contract.size == size]) for size in sizes]
+    if all(row.check is None for row in found):
+        parts.append("No engine logged a check of its own, so this rests on the responses alone.")
+    return " ".join(parts)
+
+
+def _of_size(size: int, found: list[FormOutput]) -> str:
+    different = {row.form: row for row in found if row.outcome == DIFFERS}
+    same = dict.fromkeys(row.form for row in found if row.form not in different)
+    reference = found[0].reference
+    parts = [f"{', '.join(same)} bit-identical to {reference}"] if same else []
+    parts += [
+        f"{form} not bit-identical to {row.reference}, its own check: {check_words(row.check)}"
+        for form, row in different.items()
+    ]
+    return f"{size} cards: {'; '.join(parts)}."
+
+
+def as_dicts(report: Report) -> list[dict[str, Any]]:
+    """The comparison for ``summary.json``."""
+    return [
+        {
+            "contract": row.measured.contract.id,
+            "size": row.measured.contract.size,
+            "form": row.form,
+            "tier": row.tier or None,
+            "steps": row.steps,
+            "fingerprints": list(row.prints),
+            "requests": row.requests,
+            "windows": row.windows,
+            "outcome": row.outcome,
+            "reference": row.reference or None,
+            "reason": row.why,
+            "check": dict(row.check.__dict__) if row.check else None,
+        }
+        for row in outputs(report)
+    ]
