@@ -176,12 +176,14 @@ def test_a_form_that_may_not_be_ranked_says_why():
          "usable": "false", "reason": "cannot win: 50.0 % behind in window 1"}
     ]  # fmt: skip
     sessions = [{"form": "tp2-usp1", "window": 1, "status": "measured", "reason": ""}]
+    sessions += [{"form": "tp2-usp1", "window": 2, "status": "skipped", "reason": "it cannot win any more"}]
     evidence = [FAST, *gather([parse_form("tp2-usp1")], sessions, cells)]
     assert statuses(evidence, "G6")["tp2-usp1"] == (
         "unknown",
         "may not be ranked: cannot win: 50.0 % behind in window 1",
     )
     assert statuses(evidence, "G1")["tp2-usp1"] == ("passed", "runs through and proved its form")
+    assert evidence[1].source == "w1"
 
 
 def test_no_gates_evidence_ends_in_a_full_stop():

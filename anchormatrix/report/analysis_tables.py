@@ -95,22 +95,9 @@ def gate_matrix(measured: Measured) -> Table:
 
 
 def gate_details(measured: Measured) -> Table:
-    """Every gate with its number in words and its source; what two forms share (a projection) is said once."""
+    """Every gate with its number in words and its source."""
     found = measured.gates.value.gates if measured.gates.value else ()
-    first: dict[tuple[str, str], str] = {}
-    for gate in found:
-        first.setdefault((gate.gate, gate.text), gate.form)
-    rows = tuple(
-        (
-            gate.form,
-            gate.gate,
-            _MARKS.get(gate.status, gate.status),
-            gate.text if gate.gate != "G7" or teller == gate.form else f"the projection told at {teller}",
-            gate.source,
-        )
-        for gate in found
-        if (teller := first[gate.gate, gate.text])
-    )
+    rows = tuple((gate.form, gate.gate, _MARKS.get(gate.status, gate.status), gate.text, gate.source) for gate in found)
     bad = frozenset(i for i, gate in enumerate(found) if gate.status == "failed")
     return Table(("form", "gate", "status", "evidence", "source"), rows, bad=bad, empty=measured.gates.missing)
 

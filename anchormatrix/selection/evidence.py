@@ -176,7 +176,7 @@ def _one(
         },
         parts=parts,
         families=families,
-        source=", ".join(f"w{session['window']}" for session in own),
+        source=", ".join(f"w{session['window']}" for session in own if session["status"] != "skipped"),
     )
 
 
