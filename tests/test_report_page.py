@@ -251,6 +251,13 @@ def test_what_holds_for_several_sizes_and_what_forms_share_is_said_once(tmp_path
         {"trigger": "order flip", "fired": False, "text": f"{size} cards: both tiers rank the forms alike"}
         for size in (2, 4)
     ]
+    first = {
+        "trigger": "new fixed cost",
+        "fired": False,
+        "evaluated": False,
+        "text": "4 cards: nothing to compare with",
+    }
+    values["reverify_triggers"].append(first)
     values["sizes"]["4"]["reversal"] = [projection]
     decision.write_text(json.dumps(values), encoding="utf-8")
     gates = next(tmp_path.glob("c4-*/gates.json"))
@@ -263,6 +270,7 @@ def test_what_holds_for_several_sizes_and_what_forms_share_is_said_once(tmp_path
     build_report(settings(), tmp_path, tmp_path / "matrix_report")
     text = (tmp_path / "matrix_report" / "evidence.md").read_text(encoding="utf-8")
     assert "| order flip | 2, 4 | no | both tiers rank the forms alike |" in text
+    assert "| new fixed cost | 4 | not tested | nothing to compare with |" in text
     assert text.count("- Projection: with payload") == 1
     assert text.count("G7 | ? unknown | no capture to project from |") >= 2
 

@@ -121,14 +121,12 @@ def bandwidth(measured: Measured) -> Table:
 
 def triggers(report: Report) -> Table:
     """Reasons to verify again at higher steps, those that hold first; sizes with the same to say together."""
-    told: dict[tuple[bool, str, str], list[str]] = {}
+    told: dict[tuple[bool, str, str, str], list[str]] = {}
     for trigger in report.choices.value.triggers if report.choices.value else ():
         size, text = match.groups() if (match := _SIZED.fullmatch(trigger.text)) else ("", trigger.text)
-        told.setdefault((not trigger.fired, trigger.name, text), []).append(size)
+        holds = "holds: verify again" if trigger.fired else "no" if trigger.evaluated else "not tested"
+        told.setdefault((not trigger.fired, trigger.name, text, holds), []).append(size)
     found = sorted(told.items(), key=lambda item: item[0][0])
-    rows = tuple(
-        (name, ", ".join(filter(None, sizes)), "no" if quiet else "holds: verify again", text)
-        for (quiet, name, text), sizes in found
-    )
-    bad = frozenset(i for i, ((quiet, _, _), _) in enumerate(found) if not quiet)
+    rows = tuple((name, ", ".join(filter(None, sizes)), holds, text) for (_, name, text, holds), sizes in found)
+    bad = frozenset(i for i, ((quiet, *_), _) in enumerate(found) if not quiet)
     return Table(("trigger", "cards", "holds", "what was compared"), rows, bad=bad, empty=report.choices.missing)

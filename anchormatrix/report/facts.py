@@ -256,11 +256,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class Trigger:
-    """A reason to verify a decision again, and whether it holds now."""
+    """A reason to verify a decision again, whether it holds now, and whether there was anything to test it on."""
 
     name: str
     fired: bool
     text: str
+    evaluated: bool = True
 
 
 @dataclass(frozen=True)

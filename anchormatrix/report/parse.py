@@ -248,7 +248,12 @@ def choices_from(fields: Fields) -> facts.Choices:
     return facts.Choices(
         by_contract={choice.contract: choice for choice in found},
         triggers=tuple(
-            facts.Trigger(trigger.text("trigger", ""), trigger.flag("fired"), trigger.text("text", ""))
+            facts.Trigger(
+                trigger.text("trigger", ""),
+                trigger.flag("fired"),
+                trigger.text("text", ""),
+                trigger.flag("evaluated", True),
+            )
             for trigger in fields.children("reverify_triggers")
         ),
         scaling=fields.texts("scaling"),
