@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from anchormatrix.errors import InputError
-from campaigns.faults.catalogue import FAULTS, MARKED, named
+from campaigns.faults.catalogue import FAULTS, MARKED, SAME, named
 from campaigns.faults.document import write_section
 from campaigns.faults.judging import (
     Undisturbed,
@@ -21,7 +21,7 @@ from campaigns.faults.judging import (
 from campaigns.faults.project import Project, make_project
 from campaigns.faults.running import Ground, prepare_ground, run_fault
 
-CHEAP = ("damaged_session", "damaged_ledger", "kill_cells", "two_sweeps", "tool_gone")
+CHEAP = ("damaged_session", "damaged_ledger", "kill_cells")
 
 
 def cell(step_s: float = 5.0, *, window: str = "1", usable: bool = True) -> dict:
@@ -103,7 +103,7 @@ def test_a_process_of_another_folder_is_not_taken_for_ours(tmp_path: Path):
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
-    return prepare_ground(tmp_path_factory.mktemp("undisturbed"))
+    return prepare_ground(tmp_path_factory.mktemp("undisturbed"), [SAME])
 
 
 @pytest.mark.workflow

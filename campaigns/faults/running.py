@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,15 +50,16 @@ class Ground:
     references: Mapping[str, Undisturbed]
 
 
-def prepare_ground(folder: Path) -> Ground:
-    """Run undisturbed on both quads, or take what an earlier campaign left in ``folder``."""
+def prepare_ground(folder: Path, groups: Sequence[str] = (SAME, OTHER_GROUP)) -> Ground:
+    """Run undisturbed on the quads named, or take what an earlier campaign left in ``folder``."""
     pinned = {"groups": {"pinned": {4: [4, 5, 6, 7]}}}
     captured = {"capture": {"enabled": True}, "selection": {"bandwidth": {"enabled": True, "sizes_mb": [1, 64]}}}
+    values_of: dict[str, dict[str, object]] = {SAME: captured, OTHER_GROUP: pinned}
     projects = {}
-    for name, values in ((SAME, captured), (OTHER_GROUP, pinned)):
+    for name in groups:
         path = folder / name.replace(" ", "-")
         project = Project(path.resolve()) if path.is_dir() else make_project(path)
-        project.configure(values)
+        project.configure(values_of[name])
         run = project.start("matrix_report")
         if run.wait() != 0:
             raise RuntimeError(f"the undisturbed run failed: {run.output}")
