@@ -59,7 +59,7 @@ def full_disk(name: str, what: str, moment: Moment) -> Fault:
         prepare=(deeds.small_disk,),
         strike=(moment, deeds.fill_results),
         impossible=deeds.mountable,
-        config=_CAPTURES if name in ("attribution", "bandwidth") else {},
+        config=CAPTURES if name in ("attribution", "bandwidth") else {},
     )
 
 
@@ -70,13 +70,13 @@ def damaged_file(name: str, pattern: str, how: str = "half", *also: Deed, **more
         f"damaged_{name}",
         f"{pattern.rsplit('/', 1)[-1]} of an earlier run is {words}",
         complete=True,
-        config=_CAPTURES,
+        config=CAPTURES,
         prepare=(deeds.damaged(pattern, how), *also),
         **more,
     )
 
 
-_CAPTURES = {"capture": {"enabled": True}, "selection": {"bandwidth": {"enabled": True, "sizes_mb": [1, 64]}}}
+CAPTURES = {"capture": {"enabled": True}, "selection": {"bandwidth": {"enabled": True, "sizes_mb": [1, 64]}}}
 _KILLED_ONCE = {"then": MARKED, "cure": "tp1-usp4/anchor"}
 
 _SERVER = (
@@ -104,7 +104,7 @@ _SERVER = (
 )
 
 _CAPTURE = tuple(
-    of_scenario(name, what, config=_CAPTURES)
+    of_scenario(name, what, config=CAPTURES)
     for name, what in (
         ("capture_error", "profiler cannot be started"),
         ("capture_empty", "profiler writes no rows"),
@@ -233,7 +233,7 @@ _DISKS = (
     full_disk("report", "the report", job_started("report")),
     Fault("disk_full_scratch", "host's disk full while a server logs", prepare=(deeds.small_host_disk,), host=_SLOW,
           strike=(in_request(3, "*-tp1-usp4-w1-*"), deeds.fill_scratch), impossible=deeds.mountable),
-    Fault("read_only", "results folder is read-only", complete=True, config=_CAPTURES,
+    Fault("read_only", "results folder is read-only", complete=True, config=CAPTURES,
           prepare=(deeds.damaged("*/cells.csv"), deeds.read_only_results), impossible=deeds.mountable),
     Fault("read_only_new", "empty results folder is read-only", prepare=(deeds.read_only_results,),
           impossible=deeds.mountable),

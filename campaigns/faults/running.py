@@ -9,9 +9,10 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from anchormatrix.hosts.processes import entry
-from campaigns.faults.catalogue import MARKED, OTHER_GROUP, SAME, Fault
+from campaigns.faults.catalogue import CAPTURES, MARKED, OTHER_GROUP, SAME, Fault
 from campaigns.faults.deeds import Stage
 from campaigns.faults.judging import (
     Judgement,
@@ -25,6 +26,7 @@ from campaigns.faults.judging import (
 from campaigns.faults.project import Project, make_project
 
 COLUMNS = ("first run ended", "finished cells kept", "numbers", "nothing left", "foreign untouched", "next run")
+_DECOY_S = "3600"  # bounded, in case the campaign itself is killed
 _DECOYS = ("vllm serve Wan --omni", "python scripts/measure_window.py", "VLLM::DiffusionWorker")
 
 
@@ -52,9 +54,7 @@ class Ground:
 
 def prepare_ground(folder: Path, groups: Sequence[str] = (SAME, OTHER_GROUP)) -> Ground:
     """Run undisturbed on the quads named, or take what an earlier campaign left in ``folder``."""
-    pinned = {"groups": {"pinned": {4: [4, 5, 6, 7]}}}
-    captured = {"capture": {"enabled": True}, "selection": {"bandwidth": {"enabled": True, "sizes_mb": [1, 64]}}}
-    values_of: dict[str, dict[str, object]] = {SAME: captured, OTHER_GROUP: pinned}
+    values_of: dict[str, Mapping[str, Any]] = {SAME: CAPTURES, OTHER_GROUP: {"groups": {"pinned": {4: [4, 5, 6, 7]}}}}
     projects = {}
     for name in groups:
         path = folder / name.replace(" ", "-")
@@ -158,7 +158,7 @@ def foreign_processes(folder: Path) -> Iterator[Callable[[], bool]]:
         if not program.exists():
             shutil.copy(sleeper, program)
         started.append(
-            subprocess.Popen([words, "86400"], executable=program, cwd="/", start_new_session=True,
+            subprocess.Popen([words, _DECOY_S], executable=program, cwd="/", start_new_session=True,
                              env={"PATH": os.defpath})
         )  # fmt: skip
     try:
