@@ -55,12 +55,14 @@ def test_measuring_one_form_again_measures_no_other(tmp_path):
     config = project.configure({**SMALL, "matrix": {"sizes": [4]}})
     project.snakemake("matrix_report", "--configfile", config)
     contract = project.read("contracts.json")["contracts"][0]["id"]
-    (project.folder / "results" / contract / "tp1-usp4" / "w1" / "session.json").unlink()
+    session = project.folder / "results" / contract / "tp1-usp4" / "w1" / "session.json"
+    measured = session.read_text()
+    session.unlink()
     jobs = project.planned("matrix_report", "--configfile", config)
     assert jobs["window_4"] == 1
     assert "group_smoke" not in jobs
     changed = project.configure({**SMALL, "matrix": {"sizes": [4]}, "verdict": {"drift_pct": 4}}, "limits.yaml")
-    (project.folder / "results" / contract / "tp1-usp4" / "w1" / "session.json").write_text("{}")
+    session.write_text(measured)
     jobs = project.planned("matrix_report", "--configfile", changed)
     assert jobs["contract_verdict"] == 1
     assert "window_4" not in jobs
