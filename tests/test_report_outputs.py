@@ -96,6 +96,18 @@ def test_a_void_form_shows_its_failed_check_and_no_output(tmp_path: Path) -> Non
     )  # fmt: skip
 
 
+def test_outputs_of_a_contaminated_session_count_although_its_times_do_not(tmp_path: Path) -> None:
+    current = write_results(tmp_path, sizes=(2,), selection=False)
+    for path in (tmp_path / current[2] / "tp2-usp1").glob("w*/session.json"):
+        path.write_text(path.read_text().replace('"status": "measured"', '"status": "contaminated"'))
+    report = build_report(settings(), tmp_path, tmp_path / "matrix_report")
+    assert results_of(report)["tp2-usp1", "few, 4 steps"] == (
+        "same4",
+        "identical in 10 requests, 2 windows",
+        "identical to tp1-usp2",
+    )
+
+
 def test_sessions_without_requests_are_not_comparable(tmp_path: Path) -> None:
     current = write_results(tmp_path, sizes=(2,), selection=False)
     for path in (tmp_path / current[2]).rglob("requests.csv"):

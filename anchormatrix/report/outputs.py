@@ -13,10 +13,11 @@ from anchormatrix.settings import ANCHOR, FEW
 
 NOTE = (
     "A fingerprint is the beginning of the sha256 of a response; warm-ups and repeats count, the captured request does "
-    "not. The reference is one rank under the same workload, else the first form of the size. The engine's own check "
-    "is what its ranks log before they serve: how far this form is from the unsplit computation, and how far it may "
-    "be. Equal fingerprints prove an equal computation only where the server computes its answer: the virtual host "
-    "makes it of prompt, seed, geometry and steps alone, so that there it is equal for every form and proves nothing."
+    "not. Outputs of a contaminated session count, its times do not. The reference is one rank under the same "
+    "workload, else the first form of the size. The engine's own check is what its ranks log before they serve: how "
+    "far this form is from the unsplit computation, and how far it may be. Equal fingerprints prove an equal "
+    "computation only where the server computes its answer: the virtual host makes it of prompt, seed, geometry and "
+    "steps alone, so that there it is equal for every form and proves nothing."
 )
 REFERENCE, IDENTICAL, DIFFERS, VARIES, NOT_COMPARABLE = (
     "reference",
@@ -74,7 +75,8 @@ def _rows_of_form(report: Report, measured: Measured, form: str) -> list[FormOut
 
 
 def _counted(sessions: list[SessionRecord]) -> list[SessionRecord]:
-    return [session for session in sessions if session.status == "measured"]
+    """Sessions whose outputs count: somebody else on the cards, or no stage times, spoil the speed alone."""
+    return [session for session in sessions if session.status in ("measured", "contaminated", "unmeasurable")]
 
 
 def _gathered(measured: Measured, form: str, tier: str) -> FormOutput:
