@@ -19,6 +19,7 @@ class StepParts:
     A capture inflates computing and idle time while the seconds of exposed communication stay, so ``computing_ms`` and
     ``free_ms`` are deflated, by one factor for all forms of a contract. Both are None where no step without the
     profiler is known (a capture on the ramp): an inflated time is never compared with a deflated one.
+    ``unlike_timed``: the captured step, the first of its request, was slow by itself and speaks for no timed one.
     ``exposed_share`` is the attribution's: captured exposed seconds ÷ step time without the profiler.
 
     ``masked_ms`` is the communication of the family that masking hides, ``mask_bound`` the share of it that could be
@@ -31,6 +32,7 @@ class StepParts:
     overlapped_ms: float
     free_ms: float | None
     exposed_share: float | None = None
+    unlike_timed: bool = False
     mask_bound: float | None = None
     mask_measured: float | None = None
     mask_chunks: int = 1
@@ -144,6 +146,7 @@ def gather(
     )
 
 
+_ALIKE = 1.2  # forms that the profiler stretches more unequally than this were not captured in a step like the timed
 _MOST_CHUNKS = 8  # more chunks cost more calls than they hide
 _BEST_FIRST = ("measured", "contaminated", "void", "unmeasurable", "did_not_run", "skipped")
 
@@ -193,18 +196,21 @@ def capture_inflation(attributions: Iterable[Mapping[str, Any]]) -> float | None
     """By how much the profiler stretches computing and idle time, one factor for all forms of a contract.
 
     The median over the forms of captured computing and idle time ÷ (step without the profiler − exposed). Each form's
-    own factor would carry the noise of its few timed steps, and what its captured step has unlike them, into the
-    difference between forms. None when no form has a step without the profiler.
+    own factor would carry the noise of its few timed steps into the difference between forms. The profiler costs forms
+    of one contract about the same, so a step that stands out was slow by itself and takes no part. None when no form
+    has a step without the profiler.
     """
-    found = []
-    for attribution in attributions:
-        rank, unprofiled_ms = _slowest(attribution), _unprofiled_ms(attribution)
-        if rank is None or unprofiled_ms is None:
-            continue
-        captured, rest = float(rank["computing_ms"]) + float(rank["free_ms"]), unprofiled_ms - float(rank["exposed_ms"])
-        if captured > 0 and rest > 0:
-            found.append(captured / rest)
-    return median(found) if found else None
+    found = [own for attribution in attributions if (own := _stretch(attribution)) is not None]
+    return median(own for own in found if own <= _ALIKE * min(found)) if found else None
+
+
+def _stretch(attribution: Mapping[str, Any] | None) -> float | None:
+    """The form's own factor."""
+    rank, unprofiled_ms = _slowest(attribution), _unprofiled_ms(attribution)
+    if rank is None or unprofiled_ms is None:
+        return None
+    captured, rest = float(rank["computing_ms"]) + float(rank["free_ms"]), unprofiled_ms - float(rank["exposed_ms"])
+    return captured / rest if captured > 0 and rest > 0 else None
 
 
 def _slowest(attribution: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
@@ -232,7 +238,9 @@ def step_parts(
     if slowest is None:
         return None
     exposed, computing, free = (float(slowest[f"{name}_ms"]) for name in ("exposed", "computing", "free"))
-    deflation = 1 / inflation if inflation and _unprofiled_ms(attribution) is not None else None
+    own = _stretch(attribution)
+    unlike = inflation is not None and own is not None and own > _ALIKE * inflation
+    deflation = 1 / inflation if inflation and own is not None and not unlike else None
     masking = (attribution or {}).get("masking") or {}
     found: Mapping[str, Any] = next((row for row in masking.get("ranks", []) if row["rank"] == slowest["rank"]), {})
     bound, chunks = _bound(found, form, model)
@@ -242,6 +250,7 @@ def step_parts(
         overlapped_ms=float(slowest["overlapped_ms"]),
         free_ms=None if deflation is None else free * deflation,
         exposed_share=_number((attribution or {}).get("steps"), "exposed_share"),
+        unlike_timed=unlike,
         mask_bound=bound,
         mask_measured=_number(found, "measured"),
         mask_chunks=chunks,

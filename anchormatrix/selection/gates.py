@@ -29,6 +29,7 @@ GATES = {
 PASSED, FAILED, UNKNOWN = "passed", "failed", "unknown"
 _UNEXPLAINED_PCT = 10.0  # implied and isolated bandwidth that differ by less agree, within what a sweep resolves
 _CALLS_OFF = 0.02  # a few calls outside the layers do not move a mean
+_UNLIKE = "the captured step is not like the timed ones, so its parts do not speak for them"
 _CLOSURE = 1.02  # a measured step may undercut a lower bound by the noise of both
 
 
@@ -161,6 +162,7 @@ def _computing(form: FormEvidence, inputs: GateInputs) -> GateResult:
     own = form.parts.computing_ms if form.parts else None
     if own is None:
         why = "no step without the profiler to compare its capture with" if form.parts else "no capture of this form"
+        why = _UNLIKE if form.parts and form.parts.unlike_timed else why
         return _result("G4", form, UNKNOWN, None, "ms/step", source, why)
     others = [other for other in inputs.evidence if other.form != form.form]
     found = {
@@ -188,6 +190,8 @@ def _masking(form: FormEvidence, inputs: GateInputs) -> GateResult:
     parts, source = form.parts, "attribution: masking bound of the form's own family"
     if parts is None or parts.exposed_at_bound_ms is None or form.step_anchor_s is None:
         return _result("G5", form, UNKNOWN, None, "ms/step", source, "no capture with a masked family")
+    if parts.unlike_timed:
+        return _result("G5", form, UNKNOWN, None, "ms/step", source, _UNLIKE)
     if parts.mask_warnings:
         return _result("G5", form, UNKNOWN, None, "ms/step", source, parts.mask_warnings[0])
     won = parts.exposed_ms - parts.exposed_at_bound_ms
@@ -266,6 +270,8 @@ def unexplained(evidence: Sequence[FormEvidence], bounds: Mapping[str, ByteBound
     found = []
     for form in evidence:
         bound = bounds.get(form.form.name)
+        if form.parts and form.parts.unlike_timed:
+            continue
         for family in form.families:
             row = _compare(form, family, bound) if bound else None
             if row:

@@ -98,7 +98,7 @@ def project(
     within the noise floor (at least ``noise_floor_pct``), or less than the other side's, is nothing to remove.
     """
     parts = slower.parts
-    if parts is None or not slower.step_anchor_s or not faster.step_anchor_s:
+    if parts is None or parts.unlike_timed or not slower.step_anchor_s or not faster.step_anchor_s:
         return None
     if fix is Fix.PLUMBING_REMOVED:
         found = extra_computing(slower, faster, noise_floor_pct)
