@@ -61,3 +61,4 @@ include: "rules/nightly.smk"
 
 onstart:
     lock_results()
+    answer_sigterm_aside()

@@ -67,6 +67,18 @@ def follow_owner() -> None:
         threading.Thread(target=_follow, args=(owner,), daemon=True, name="owner").start()
 
 
+def answer_sigterm_aside() -> None:
+    """Let the handler of SIGTERM that is installed now run in a thread of its own from here on.
+
+    Snakemake's takes a lock which the thread that handles signals may hold just then: it would wait for itself for
+    ever. Call it from the main thread once that handler is installed.
+    """
+    handler = signal.getsignal(signal.SIGTERM)
+    if callable(handler):
+        answer = handler
+        signal.signal(signal.SIGTERM, lambda *facts: threading.Thread(target=answer, args=facts).start())
+
+
 def _follow(owner: str) -> None:
     pid = int(owner.partition(":")[0])
     while _word(pid) == owner:

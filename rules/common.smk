@@ -10,7 +10,12 @@ from snakemake.logging import logger
 sys.path.insert(0, workflow.basedir)
 from anchormatrix import parameters
 from anchormatrix.errors import AnchorMatrixError
-from anchormatrix.ownership import follow_owner, hold_results, name_owner
+from anchormatrix.ownership import (
+    answer_sigterm_aside,
+    follow_owner,
+    hold_results,
+    name_owner,
+)
 from anchormatrix.runplan import RunPlan, prepare_run, put_interpreter_first
 
 RESULTS = "results"

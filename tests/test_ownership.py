@@ -54,6 +54,25 @@ run_workflow([sys.executable, "-c", {COMMAND!r}], pathlib.Path())
     process.stderr.close()
 
 
+def test_a_handler_may_take_a_lock_that_the_main_thread_holds():
+    program = """
+import os, signal, threading, time
+from anchormatrix.ownership import answer_sigterm_aside
+lock, told = threading.Lock(), threading.Event()
+def handler(*_):
+    with lock:
+        told.set()
+signal.signal(signal.SIGTERM, handler)
+answer_sigterm_aside()
+with lock:
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(0.1)
+print(told.wait(20))
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, timeout=30, check=False)
+    assert done.stdout == b"True\n"
+
+
 def test_a_command_started_too_late_ends_at_once():
     environment = {**os.environ, "ANCHORMATRIX_OWNER": f"{os.getpid()}:1"}  # our id, but another process's start
     done = subprocess.run(
