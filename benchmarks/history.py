@@ -24,10 +24,10 @@ sys.path.insert(0, str(ROOT))
 from anchormatrix.config import DEFAULT_FILE, load_settings
 from anchormatrix.contract import Contract
 from anchormatrix.history.nights import last_nights
+from anchormatrix.history.progress import read_durations
 from anchormatrix.history.review import Limits, review_night
 from anchormatrix.history.store import History, check, open_history
 from anchormatrix.nightly import Place
-from anchormatrix.progress import read_durations
 from anchormatrix.report.nightly import write_nightly
 
 SIZES = (2, 4, 8)
