@@ -26,6 +26,8 @@ rule matrix_report:
         if SETTINGS.selection.bandwidth.enabled
         else [],
         REPORT,
+    message:
+        "The report is in {RESULTS}/matrix_report/index.html"
 
 
 # After a card fault: that form and the reference form of its pair again, after a fresh smoke.
@@ -33,21 +35,29 @@ rule rerun_cell:
     input:
         cell_sessions,
         REPORT,
+    message:
+        "The cell is measured again; old and new value are in {RESULTS}/matrix_report/index.html"
 
 
 rule verdict:
     input:
         of_contracts(f"{RESULTS}/{{contract}}/verdict.json"),
+    message:
+        "The verdicts are in {RESULTS}/<contract>/verdict.json"
 
 
 rule matrix:
     input:
         sessions,
+    message:
+        "The sessions are in {RESULTS}/<contract>/<form>/w<window>/"
 
 
 rule smoke:
     input:
         smokes,
+    message:
+        "The smokes are in {RESULTS}/<contract>/smoke.json"
 
 
 include: "rules/host.smk"
