@@ -38,6 +38,9 @@ def test_the_report_says_what_the_scenario_states(name, tmp_path):
             "host": project.virtual_host(scenario),
             "health": {"busy_wait_s": 0.5},
             "engine": {**default_engine(), "request_timeout_s": 20, "ready_timeout_s": 20},
+            # Captures and sweeps say nothing of what is told here; the healthy host has them.
+            "capture": {"enabled": name == "healthy"},
+            "selection": {"bandwidth": {"enabled": name == "healthy"}},
         }
     )
     project.snakemake("matrix_report", "--configfile", config)
