@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from workflow_runs import ROOT, Project, make_project
+from workflow_runs import ROOT, Project, default_section, make_project
 
 pytestmark = pytest.mark.workflow
 
@@ -37,7 +37,7 @@ def test_the_report_says_what_the_scenario_states(name, tmp_path):
         {
             "host": project.virtual_host(scenario),
             "health": {"busy_wait_s": 0.5},
-            "engine": {**default_engine(), "request_timeout_s": 20, "ready_timeout_s": 20},
+            "engine": {**default_section("engine"), "request_timeout_s": 20, "ready_timeout_s": 20},
             # Captures and sweeps say nothing of what is told here; the healthy host has them.
             "capture": {"enabled": name == "healthy"},
             "selection": {"bandwidth": {"enabled": name == "healthy"}},
@@ -58,10 +58,6 @@ def test_the_report_says_what_the_scenario_states(name, tmp_path):
             assert word in page
     assert not leftovers(project), "a session left a process or a lease behind"
     assert project.planned("matrix_report", "--configfile", config) == {}
-
-
-def default_engine() -> dict:
-    return yaml.safe_load((ROOT / "config" / "config.yaml").read_text())["engine"]
 
 
 def by_id(summary: dict, contract: str) -> dict:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from openssh import MISSING, running_sshd
-from workflow_runs import ROOT, Project, make_project
+from workflow_runs import ROOT, Project, default_section, make_project
 
 from anchormatrix.hosts import locks
 
@@ -26,7 +26,7 @@ def configured(project: Project, folder: Path, **host: object) -> str:
         **host,
     }
     section["env"]["VIRTUALHOST_STATE"] = f"{folder}/state"
-    device = {"kind": "ascend", "toolkit": ["cat", f"{ROOT}/virtualhost/toolkit-version.txt"]}
+    device = {**default_section("device"), "toolkit": ["cat", f"{ROOT}/virtualhost/toolkit-version.txt"]}
     return project.configure({"host": section, "device": device, "matrix": MATRIX})
 
 

@@ -64,7 +64,7 @@ class Project:
 
     def virtual_host(self, scenario: str) -> dict[str, Any]:
         """The ``host`` section of the default configuration, with another scenario."""
-        host = yaml.safe_load((ROOT / "config" / "config.yaml").read_text(encoding="utf-8"))["host"]
+        host = default_section("host")
         host["env"] = {**host["env"], "VIRTUALHOST_SCENARIO": scenario}
         return host
 
@@ -76,3 +76,8 @@ def make_project(folder: Path) -> Project:
         (folder / name).symlink_to(ROOT / name)
     (folder / "Snakefile").symlink_to(ROOT / "Snakefile")
     return Project(folder)
+
+
+def default_section(name: str) -> dict[str, Any]:
+    """A section of the default configuration."""
+    return yaml.safe_load((ROOT / "config" / "config.yaml").read_text(encoding="utf-8"))[name]
