@@ -221,16 +221,20 @@ def _what_to_use(report: Report, answers: Sequence[SizeAnswer]) -> str:
     decided = [answer for answer in answers if answer.outcome == WINNER]
     equal = [answer for answer in answers if answer.outcome == NO_DIFFERENCE]
     if decided:
-        parts.append("use " + listed(f"{one.headline} on {one.size} cards ({one.detail})" for one in decided))
-    parts += [f"on {one.size} cards there is no difference: {one.detail}" for one in equal]
+        parts.append("use " + listed(f"{one.headline} on {count_of(one.size)} ({one.detail})" for one in decided))
+    parts += [f"on {count_of(one.size)} there is no difference: {one.detail}" for one in equal]
     rests = _rests_on(report, [*decided, *equal])
     if rests:
         parts[-1] += f", which rests on {rests}"
     for answer in answers:
         if answer.outcome == NOT_DECIDABLE:
-            parts.append(f"{answer.size} cards are not decidable, {answer.detail}")
+            parts.append(
+                f"{count_of(answer.size)} {'is' if answer.size == 1 else 'are'} not decidable, {answer.detail}"
+            )
         elif answer.outcome == NO_GROUP:
-            parts.append(f"{answer.size} cards have no legal group, {answer.detail}")
+            parts.append(
+                f"{count_of(answer.size)} {'has' if answer.size == 1 else 'have'} no legal group, {answer.detail}"
+            )
     return capital("; ".join(parts)) + "." if parts else "Nothing was asked for: the configuration names no size."
 
 
@@ -285,7 +289,13 @@ def _remedy(verdict: Verdict) -> str:
 
 
 def _cards(answers: Sequence[SizeAnswer]) -> str:
-    return f"{listed([str(answer.size) for answer in answers])} cards"
+    sizes = listed([str(answer.size) for answer in answers])
+    return count_of(answers[0].size) if len(answers) == 1 else f"{sizes} cards"
+
+
+def count_of(size: int) -> str:
+    """A number of cards in words: ``1 card``, ``4 cards``."""
+    return f"{size} card" if size == 1 else f"{size} cards"
 
 
 def listed(words: Iterable[str]) -> str:

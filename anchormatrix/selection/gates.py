@@ -295,8 +295,9 @@ def _compare(form: FormEvidence, family: FamilyTime, bound: ByteBound) -> Unexpl
     isolated = wire / (isolated_us * 1e-6) / 1e9
     if abs(isolated / implied - 1) * 100 <= _UNEXPLAINED_PCT:
         return None
+    name = f"{family.family} ({family.communicator})" if family.communicator else family.family
     text = (
-        f"{form.form.name}: {family.family} ({family.communicator}) puts {implied:.2f} GB/s on the wire in the model "
+        f"{form.form.name}: {name} puts {implied:.2f} GB/s on the wire in the model "
         f"and {isolated:.2f} GB/s in isolation at the same concurrency ({calls[0].concurrency}); the rest is "
         "unexplained. A sweep while the model computes would show whether compute and communication share a resource."
     )
