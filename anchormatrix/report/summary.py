@@ -7,24 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from anchormatrix.groups import show
-from anchormatrix.report import outputs, speedup
+from anchormatrix.report import outputs, parse, speedup
 from anchormatrix.report.answer import SizeAnswer
 from anchormatrix.report.facts import Cell
 from anchormatrix.report.model import Measured, Report
 
-CELL_COLUMNS = (
-    "contract",
-    "form",
-    "tier",
-    "window",
-    "repeats",
-    "step_s",
-    "dispersion_pct",
-    "usable",
-    "reason",
-    "values_s",
-    "note",
-)
+CELL_COLUMNS = (*parse.CELL_COLUMNS, "note")
 
 
 def summary(report: Report, answers: Sequence[SizeAnswer]) -> dict[str, Any]:
