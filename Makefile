@@ -31,14 +31,15 @@ dummy-run-env: .venv-dummy-run/.ready
 test-real: $(READY) dummy-run-env
 	$(BIN)/python -m pytest -q -m real_engine
 
-$(READY): requirements.lock
+$(READY): envs/requirements.lock
 	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or newer is needed (python3 -m venv must work)" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r envs/requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $@
 
 lock: $(READY)
 	$(BIN)/python -m pip install --quiet --upgrade --upgrade-strategy eager '.[dev]'
 	$(BIN)/python -m pip uninstall --quiet --yes anchormatrix
-	{ head -n 1 requirements.lock; $(BIN)/python -m pip freeze; } > requirements.lock.new
-	mv requirements.lock.new requirements.lock
+	{ head -n 1 envs/requirements.lock; $(BIN)/python -m pip freeze; } > envs/requirements.lock.new
+	mv envs/requirements.lock.new envs/requirements.lock

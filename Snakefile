@@ -5,7 +5,7 @@ from snakemake.utils import min_version
 min_version("9.20")
 
 
-report: "report/workflow.rst"
+report: "rules/captions/workflow.rst"
 
 
 include: "rules/common.smk"

@@ -8,19 +8,19 @@ from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
 sys.path.insert(0, workflow.basedir)
-from anchormatrix import parameters
+from anchormatrix.planning import triggers as parameters
 from anchormatrix.errors import AnchorMatrixError
-from anchormatrix.ownership import (
+from anchormatrix.hosts.owner import (
     answer_sigterm_aside,
     follow_owner,
     hold_results,
     name_owner,
 )
-from anchormatrix.runplan import RunPlan, prepare_run, put_interpreter_first
+from anchormatrix.planning.run import RunPlan, prepare_run, put_interpreter_first
 
 RESULTS = "results"
 
-if not Path("scripts/measure_window.py").exists():
+if not Path("scripts/rules/measure_window.py").exists():
     raise WorkflowError(
         f"run snakemake in the project's folder (cd {workflow.basedir}): its commands and results/ are found from there"
     )

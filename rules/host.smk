@@ -15,7 +15,7 @@ rule topology:
     message:
         "Reading the links between the cards"
     shell:
-        "python scripts/probe_topology.py --config {input.config} --out {output} > {log} 2>&1"
+        "python scripts/rules/probe_topology.py --config {input.config} --out {output} > {log} 2>&1"
 
 
 rule health:
@@ -32,7 +32,7 @@ rule health:
     message:
         "Reading the cards' health, their tenants and the software versions"
     shell:
-        "python scripts/probe_health.py --config {input.config} --out {output} > {log} 2>&1"
+        "python scripts/rules/probe_health.py --config {input.config} --out {output} > {log} 2>&1"
 
 
 rule contract:
@@ -52,7 +52,7 @@ rule contract:
     message:
         "Choosing card groups and writing their contracts"
     shell:
-        "python scripts/resolve_contract.py --config {input.config} --topology {input.topology} --health {input.health}"
+        "python scripts/rules/resolve_contract.py --config {input.config} --topology {input.topology} --health {input.health}"
         " --ledger {params.ledger} --expect '{params.contracts}' --out {output} > {log} 2>&1"
 
 
@@ -75,5 +75,5 @@ rule contract_record:
     message:
         "Recording contract {wildcards.contract}"
     shell:
-        "python scripts/record_contract.py --contracts {params.contracts} --id {wildcards.contract}"
+        "python scripts/rules/record_contract.py --contracts {params.contracts} --id {wildcards.contract}"
         " --ledger {params.ledger} --out {output} > {log} 2>&1"

@@ -37,7 +37,7 @@ for size in SIZES:
             "Measuring {wildcards.form} in window {wildcards.window} of {wildcards.contract}:"
             " {RUN.progress:{wildcards.contract} {wildcards.form} {wildcards.window}}"
         shell:
-            "python scripts/measure_window.py --config {input.config} --contract {input.contract} --form {wildcards.form}"
+            "python scripts/rules/measure_window.py --config {input.config} --contract {input.contract} --form {wildcards.form}"
             " --window {wildcards.window} --generation {params.generation} --night '{params.night}'"
             " --out {output.session} > {log} 2>&1"
 
@@ -59,7 +59,7 @@ rule cells:
     message:
         "Medians and dispersion of {wildcards.contract}"
     shell:
-        "python scripts/build_cells.py --config {input.config} --contract {input.contract} --sessions {input.sessions}"
+        "python scripts/rules/build_cells.py --config {input.config} --contract {input.contract} --sessions {input.sessions}"
         " --out {output} > {log} 2>&1"
 
 
@@ -80,5 +80,5 @@ rule contract_verdict:
     message:
         "May the few-step ranking of {wildcards.contract} be used?"
     shell:
-        "python scripts/judge_verdict.py --config {input.config} --contract {input.contract} --cells {input.cells}"
+        "python scripts/rules/judge_verdict.py --config {input.config} --contract {input.contract} --cells {input.cells}"
         " --sessions {input.sessions} --out {output} > {log} 2>&1"

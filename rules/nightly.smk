@@ -8,7 +8,7 @@ rule nightly_report:
     output:
         page=report(
             f"{RESULTS}/nightly/index.html",
-            caption="../report/nightly.rst",
+            caption="captions/nightly.rst",
             category="Nights",
             labels={"page": "Nightly report"},
         ),
@@ -22,7 +22,7 @@ rule nightly_report:
     message:
         "Comparing night {params.night} with those before it"
     shell:
-        "python scripts/build_nightly.py --config {input.config} --night {params.night} --sessions {input.sessions}"
+        "python scripts/rules/build_nightly.py --config {input.config} --night {params.night} --sessions {input.sessions}"
         " --out $(dirname {output.page}) > {log} 2>&1"
 
 

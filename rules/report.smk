@@ -1,6 +1,6 @@
 """The report: one page, the tables and figures in it, and what other programs read."""
 
-from anchormatrix.report.figures import NAMES as FIGURES
+from anchormatrix.report.plots.figures import NAMES as FIGURES
 
 
 rule build_report:
@@ -13,14 +13,14 @@ rule build_report:
     output:
         page=report(
             f"{RESULTS}/matrix_report/index.html",
-            caption="../report/matrix_report.rst",
+            caption="captions/matrix_report.rst",
             category="Decision",
             labels={"page": "Matrix report"},
         ),
         summary=f"{RESULTS}/matrix_report/summary.json",
         cells=report(
             f"{RESULTS}/matrix_report/cells.csv",
-            caption="../report/cells.rst",
+            caption="captions/cells.rst",
             category="Numbers",
             labels={"table": "Cells"},
         ),
@@ -28,7 +28,7 @@ rule build_report:
         figures=[
             report(
                 f"{RESULTS}/matrix_report/figures/{name}.svg",
-                caption=f"../report/{name}.rst",
+                caption=f"captions/{name}.rst",
                 category="Figures",
                 labels={"figure": name},
             )
@@ -46,5 +46,5 @@ rule build_report:
     message:
         "Writing the report"
     shell:
-        "python scripts/build_report.py --config {input.config} --results {params.results} --out $(dirname {output.page})"
+        "python scripts/rules/build_report.py --config {input.config} --results {params.results} --out $(dirname {output.page})"
         " > {log} 2>&1"

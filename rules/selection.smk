@@ -18,7 +18,7 @@ rule bandwidth:
     message:
         "Size sweep of the collectives of {wildcards.contract}"
     shell:
-        "python scripts/measure_bandwidth.py --config {input.config} --contract {input.contract} --out {output}"
+        "python scripts/rules/measure_bandwidth.py --config {input.config} --contract {input.contract} --out {output}"
         " > {log} 2>&1"
 
 
@@ -41,7 +41,7 @@ rule gates:
     message:
         "Evaluating the seven gates of {wildcards.contract}"
     shell:
-        "python scripts/evaluate_gates.py --config {input.config} --contract {input.contract} --out {output}"
+        "python scripts/rules/evaluate_gates.py --config {input.config} --contract {input.contract} --out {output}"
         " > {log} 2>&1"
 
 
@@ -62,5 +62,5 @@ rule decision:
     message:
         "Deciding"
     shell:
-        "python scripts/decide.py --config {input.config} --results {params.results} --contracts {input.contracts}"
+        "python scripts/rules/decide.py --config {input.config} --results {params.results} --contracts {input.contracts}"
         " --out {output} > {log} 2>&1"

@@ -24,6 +24,6 @@ checkpoint group_smoke:
     message:
         "Four-step smoke of {wildcards.contract}"
     shell:
-        "python scripts/measure_smoke.py --config {input.config} --contract {input.contract} --state {params.state}"
+        "python scripts/rules/measure_smoke.py --config {input.config} --contract {input.contract} --state {params.state}"
         " --generation {params.generation} --night '{params.night}'"
         " --out {output} > {log} 2>&1"

@@ -14,12 +14,11 @@ import glob
 from collections.abc import Iterator
 from pathlib import Path
 
-from _attribution import add_json, show
-from _cli import FINDING, run
-
 from anchormatrix.attribution.transport import reconcile_transport, selftest
+from anchormatrix.cli.analysis import add_json, show
+from anchormatrix.cli.command import FINDING, run
 from anchormatrix.errors import InputError
-from anchormatrix.files import write_json
+from anchormatrix.store.files import write_json
 
 
 def main() -> int:

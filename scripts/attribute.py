@@ -11,15 +11,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from _attribution import capture_parser, positive, show
-from _cli import CANNOT, FINDING, run
-
 from anchormatrix.attribution.bubbles import RELEASE_NS
 from anchormatrix.attribution.layers import ORDERS
 from anchormatrix.attribution.masking import DRAIN_RATIO
 from anchormatrix.attribution.summary import AttributionOptions, attribute_directory
-from anchormatrix.files import write_json
-from anchormatrix.forms import parse_form
+from anchormatrix.cli.analysis import capture_parser, positive, show
+from anchormatrix.cli.command import CANNOT, FINDING, run
+from anchormatrix.records.form import parse_form
+from anchormatrix.store.files import write_json
 
 
 def main() -> int:

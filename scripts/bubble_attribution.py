@@ -10,14 +10,13 @@ python scripts/bubble_attribution.py --profile-dir capture/ --layers 40 --collec
 
 from __future__ import annotations
 
-from _attribution import capture_parser, finish, load, positive, show
-from _cli import run
-
 from anchormatrix.attribution.bubbles import REFUSED, RELEASE_NS, BubbleOptions, bubbles
 from anchormatrix.attribution.findings import by_text
 from anchormatrix.attribution.layers import ORDERS
 from anchormatrix.attribution.results import bubbles_json
 from anchormatrix.attribution.steps import choose_step, decompose
+from anchormatrix.cli.analysis import capture_parser, finish, load, positive, show
+from anchormatrix.cli.command import run
 
 
 def main() -> int:

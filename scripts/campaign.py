@@ -16,11 +16,11 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-import _cli
-
-from anchormatrix.files import write_json
 from campaigns.hosts import draw
 from campaigns.scoring import RIGHT, RIGHTLY_DECLINED, HostResult, run_host, table
+
+from anchormatrix.cli.command import run
+from anchormatrix.store.files import write_json
 
 
 def one_host(seed: int, number: int) -> HostResult:
@@ -61,4 +61,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    _cli.run(main)
+    run(main)

@@ -15,13 +15,12 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from _cli import FINDING, run
-
-from anchormatrix.config import load_settings
-from anchormatrix.files import write_json
-from anchormatrix.forms import parse_form
-from anchormatrix.selection.figures import figures_from
-from anchormatrix.selection.seams import SeamFacts, check_seams
+from anchormatrix.cli.command import FINDING, run
+from anchormatrix.config.merge import load_settings
+from anchormatrix.planning.model_figures import figures_from
+from anchormatrix.planning.seams import SeamFacts, check_seams
+from anchormatrix.records.form import parse_form
+from anchormatrix.store.files import write_json
 
 
 def main() -> int:

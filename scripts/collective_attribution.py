@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from itertools import islice
 
-from _attribution import capture_parser, finish, load, positive, show
-from _cli import run
-
 from anchormatrix.attribution.collectives import check_streams, collectives, concurrency, reconcile
 from anchormatrix.attribution.results import collectives_json
+from anchormatrix.cli.analysis import capture_parser, finish, load, positive, show
+from anchormatrix.cli.command import run
 
 
 def main() -> int:

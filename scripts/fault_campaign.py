@@ -20,13 +20,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import _cli
-
-from anchormatrix.errors import ConfigError
 from campaigns.faults.catalogue import FAULTS, Fault
 from campaigns.faults.document import write_section
 from campaigns.faults.nights import kill_and_resume
 from campaigns.faults.running import Ground, Outcome, prepare_ground, run_fault, table
+
+from anchormatrix.cli.command import FINDING, run
+from anchormatrix.errors import ConfigError
 
 
 def main() -> int:
@@ -49,7 +49,7 @@ def main() -> int:
     print(text)
     if arguments.write:
         write_section(arguments.write, "faults", text)
-    return 0 if held == len(outcomes) else _cli.FINDING
+    return 0 if held == len(outcomes) else FINDING
 
 
 def _tried(fault: Fault, folder: Path, ground: Ground) -> Outcome:
@@ -71,7 +71,7 @@ def _night(arguments: argparse.Namespace, folder: Path) -> int:
     print(result.text)
     if arguments.write:
         write_section(arguments.write, "nights", result.text)
-    return 0 if result.right else _cli.FINDING
+    return 0 if result.right else FINDING
 
 
 def _chosen(names: list[str]) -> list[Fault]:
@@ -96,4 +96,4 @@ def _arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    _cli.run(main)
+    run(main)

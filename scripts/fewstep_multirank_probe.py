@@ -11,13 +11,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from _cli import run
-
-from anchormatrix.config import DEFAULT_FILE, load_settings
+from anchormatrix.cli.command import run
+from anchormatrix.config.merge import DEFAULT_FILE, load_settings
 from anchormatrix.errors import ConfigError
-from anchormatrix.files import write_json, write_text
 from anchormatrix.measure.offline import read_logs
 from anchormatrix.measure.offline_evidence import evidence_markdown
+from anchormatrix.store.files import write_json, write_text
 
 
 def main() -> int:

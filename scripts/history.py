@@ -14,9 +14,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from _cli import FINDING, run
-
-from anchormatrix.config import load_settings
+from anchormatrix.cli.command import FINDING, run
+from anchormatrix.config.merge import load_settings
 from anchormatrix.errors import InputError
 from anchormatrix.history.export import compact, export_csv, export_parquet, prune
 from anchormatrix.history.listing import night_lines

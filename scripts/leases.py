@@ -10,12 +10,11 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from _cli import run
-
-from anchormatrix.config import DEFAULT_FILE, load_settings
-from anchormatrix.files import json_text
+from anchormatrix.cli.command import run
+from anchormatrix.config.merge import DEFAULT_FILE, load_settings
+from anchormatrix.hosts.holdings import holdings, holdings_text
 from anchormatrix.hosts.open import open_host
-from anchormatrix.lease import holdings, holdings_text
+from anchormatrix.store.files import json_text
 
 
 def main() -> int:

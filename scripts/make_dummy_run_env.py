@@ -13,8 +13,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from _cli import ROOT, run
-
+from anchormatrix.cli.command import run
+from anchormatrix.config.project import ROOT
 from anchormatrix.engines.dummy_run.environment import BUILDS, make_environment, quiet_run
 
 

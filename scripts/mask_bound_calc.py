@@ -10,13 +10,12 @@ python scripts/mask_bound_calc.py --profile-dir capture/ --layers 40 --chunks 5 
 
 from __future__ import annotations
 
-from _attribution import capture_parser, finish, load, positive, show
-from _cli import run
-
 from anchormatrix.attribution.findings import Finding
 from anchormatrix.attribution.masking import DRAIN_RATIO, MaskOptions, mask_bounds
 from anchormatrix.attribution.results import bound_json
 from anchormatrix.attribution.steps import choose_step, decompose
+from anchormatrix.cli.analysis import capture_parser, finish, load, positive, show
+from anchormatrix.cli.command import run
 
 
 def main() -> int:

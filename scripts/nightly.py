@@ -16,16 +16,16 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
-from _cli import ROOT, run
-
-from anchormatrix.config import build_settings, merged
+from anchormatrix.cli.command import run
+from anchormatrix.config.merge import build_settings, merged
+from anchormatrix.config.project import ROOT
 from anchormatrix.history.nights import last_nights
 from anchormatrix.history.review import Review
 from anchormatrix.history.store import open_history
-from anchormatrix.nightly import AUTO, Place, resolve_night
-from anchormatrix.report.nightly import write_nightly
-from anchormatrix.runplan import prepare_run
-from anchormatrix.sweep import Sweep, run_night, run_workflow
+from anchormatrix.nightly.sweep import Sweep, run_night, run_workflow
+from anchormatrix.planning.run import prepare_run
+from anchormatrix.records.night import AUTO, Place, resolve_night
+from anchormatrix.report.nightly_page import write_nightly
 
 FRESH = ("topology", "health")
 

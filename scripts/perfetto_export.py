@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from _attribution import capture_parser, finish, load
-from _cli import run
-
 from anchormatrix.attribution.perfetto import trace_bytes
-from anchormatrix.files import write_bytes
+from anchormatrix.cli.analysis import capture_parser, finish, load
+from anchormatrix.cli.command import run
+from anchormatrix.store.files import write_bytes
 
 
 def main() -> int:

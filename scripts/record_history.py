@@ -13,9 +13,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from _cli import FINDING, run
-
-from anchormatrix.config import load_settings
+from anchormatrix.cli.command import FINDING, run
+from anchormatrix.config.merge import load_settings
 from anchormatrix.history.record import record_results, record_sessions
 from anchormatrix.history.reruns import write_reruns
 from anchormatrix.history.store import open_history

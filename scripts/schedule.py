@@ -15,9 +15,9 @@ import os
 import sys
 from pathlib import Path
 
-from _cli import ROOT, run
-
-from anchormatrix.schedule import Schedule, change_crontab, install_systemd, remove_systemd
+from anchormatrix.cli.command import run
+from anchormatrix.config.project import ROOT
+from anchormatrix.nightly.schedule import Schedule, change_crontab, install_systemd, remove_systemd
 
 
 def main() -> int:

@@ -13,13 +13,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from _attribution import add_json, add_limit, finish, show
-from _cli import run
-
 from anchormatrix.attribution.findings import Finding
 from anchormatrix.attribution.results import delta_json, steps_json
 from anchormatrix.attribution.steps import choose_step, decompose, delta, step_findings
 from anchormatrix.captures.open import load_capture
+from anchormatrix.cli.analysis import add_json, add_limit, finish, show
+from anchormatrix.cli.command import run
 from anchormatrix.errors import InputError
 
 

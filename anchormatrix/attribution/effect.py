@@ -10,7 +10,7 @@ from anchormatrix.attribution.collectives import check_streams, groups_of
 from anchormatrix.attribution.findings import rank_list
 from anchormatrix.captures.names import UNRECOGNISED
 from anchormatrix.captures.table import Capture
-from anchormatrix.forms import Form
+from anchormatrix.records.form import Form
 
 # NCCL and gloo run an all-to-all and a ring's exchange as grouped send and receive, and older traces say no more.
 _POINT_TO_POINT = frozenset(("sendRecv", "batchSendRecv", "send", "receive"))

@@ -12,9 +12,9 @@ from typing import Any
 
 from anchormatrix.attribution.summary import AttributionOptions, attribute_directory
 from anchormatrix.errors import InputError
-from anchormatrix.forms import parse_form
-from anchormatrix.settings import Settings
-from anchormatrix.shapes import Maybe
+from anchormatrix.records.form import parse_form
+from anchormatrix.records.settings import Settings
+from anchormatrix.store.shapes import Maybe
 
 SESSION_SHAPE = {
     "contract": str,

@@ -30,7 +30,7 @@ from anchormatrix.attribution.timeline import layer_timeline
 from anchormatrix.captures.open import LIMIT_PCT, load_capture
 from anchormatrix.captures.table import Capture
 from anchormatrix.errors import InputError
-from anchormatrix.forms import Form
+from anchormatrix.records.form import Form
 
 # The family that masking hides, by the degree that causes it, the first that a form has.
 _MASKED_FAMILY = (("usp", "alltoall"), ("ag", "allGather"), ("ring", "batchSendRecv"), ("tp", "allReduce"))

@@ -11,7 +11,7 @@ from anchormatrix.devices.ascend_topology import parse_topology
 from anchormatrix.devices.text import Line, Source, source
 from anchormatrix.errors import InputError
 from anchormatrix.hosts.base import Host
-from anchormatrix.topology import Card, CardProcess, HostState
+from anchormatrix.records.host import Card, CardProcess, HostState
 
 __all__ = [
     "AscendDevice",

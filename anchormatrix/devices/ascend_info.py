@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from anchormatrix.devices.text import HEALTHY, WARNING, Line, Source, known_health, source
-from anchormatrix.topology import Card, CardProcess
+from anchormatrix.records.host import Card, CardProcess
 
 COMMAND = "npu-smi info"
 

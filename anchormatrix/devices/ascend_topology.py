@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from anchormatrix.devices.text import Line, Source, source
-from anchormatrix.topology import SELF, Topology
+from anchormatrix.records.host import SELF, Topology
 
 COMMAND = "npu-smi info -t topo"
 _LINKS = {"X", "SYS", "PHB", "PIX", "PXB", "SIO", "HCCS", "HCCS_SW", "UB", "NA"}

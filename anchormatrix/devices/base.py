@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from anchormatrix.hosts.base import Host
-from anchormatrix.topology import HostState
+from anchormatrix.records.host import HostState
 
 
 class Device(Protocol):

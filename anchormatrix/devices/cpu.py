@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from anchormatrix.devices.text import HEALTHY, Line, Source, source
 from anchormatrix.errors import HostError
 from anchormatrix.hosts.base import Host
-from anchormatrix.topology import SELF, Card, CardProcess, HostState, Topology
+from anchormatrix.records.host import SELF, Card, CardProcess, HostState, Topology
 
 LSCPU = ("lscpu", "-p=CPU,CORE,SOCKET,NODE,CACHE")
 NAME = ("sh", "-c", "uname -r; grep -m1 'model name' /proc/cpuinfo; grep MemTotal /proc/meminfo")

@@ -10,7 +10,7 @@ from anchormatrix.devices.nvidia_topology import parse_topology
 from anchormatrix.devices.text import HEALTHY, WARNING, Line, Source, source
 from anchormatrix.errors import InputError
 from anchormatrix.hosts.base import Host
-from anchormatrix.topology import Card, CardProcess, HostState
+from anchormatrix.records.host import Card, CardProcess, HostState
 
 __all__ = ["NvidiaDevice", "parse_gpus", "parse_processes", "parse_topology"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from anchormatrix.devices.text import Line, Source, source
-from anchormatrix.topology import SELF, Topology
+from anchormatrix.records.host import SELF, Topology
 
 COMMAND = "nvidia-smi topo -m"
 _GPU = re.compile(r"GPU(\d{1,3})")

@@ -6,7 +6,7 @@ from anchormatrix.devices.ascend import AscendDevice
 from anchormatrix.devices.base import Device
 from anchormatrix.devices.cpu import CpuDevice
 from anchormatrix.devices.nvidia import NvidiaDevice
-from anchormatrix.settings import DeviceSettings
+from anchormatrix.records.settings import DeviceSettings
 
 
 def open_device(settings: DeviceSettings) -> Device:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from anchormatrix.devices import ascend, nvidia
 from anchormatrix.errors import InputError, quoted_line
-from anchormatrix.topology import Card, Topology
+from anchormatrix.records.host import Card, Topology
 
 _LARGEST_BYTES = 4 * 2**20
 _ASCEND_TOPOLOGY = re.compile(r"^\s*(NPU|Phy-ID)\d", re.MULTILINE)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from anchormatrix.forms import Form
+from anchormatrix.records.form import Form
 
 
 @dataclass(frozen=True)

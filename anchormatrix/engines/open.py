@@ -5,7 +5,7 @@ from __future__ import annotations
 from anchormatrix.engines.base import Engine
 from anchormatrix.engines.vllm_omni import VllmOmni
 from anchormatrix.errors import ConfigError
-from anchormatrix.settings import Settings
+from anchormatrix.records.settings import Settings
 
 
 def open_engine(settings: Settings) -> Engine:

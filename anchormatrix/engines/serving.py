@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from anchormatrix.settings import WorkloadSettings
+from anchormatrix.records.settings import WorkloadSettings
 
 if TYPE_CHECKING:
     import requests

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from anchormatrix.engines.base import ServeCommand
 from anchormatrix.errors import EngineError
-from anchormatrix.forms import Form
-from anchormatrix.settings import Settings
+from anchormatrix.records.form import Form
+from anchormatrix.records.settings import Settings
 
 _OFFLOAD_FLAGS = {
     "cpu-offload": "--enable-cpu-offload",

@@ -9,7 +9,7 @@ from anchormatrix.errors import NightError
 from anchormatrix.history.progress import read_durations
 from anchormatrix.history.record import record_not_started
 from anchormatrix.history.store import open_history
-from anchormatrix.nightly import Place, require_time
+from anchormatrix.records.night import Place, require_time
 
 
 def check_deadline(file: Path | str, place: Place, night: str, deadline: datetime, now: datetime) -> None:

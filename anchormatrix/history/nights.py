@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from anchormatrix.history.store import History
-from anchormatrix.nightly import Outcome
+from anchormatrix.records.night import Outcome
 
 _NOTES = 20
 

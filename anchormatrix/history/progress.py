@@ -10,7 +10,7 @@ from statistics import median
 from anchormatrix.errors import InputError
 from anchormatrix.history.query import durations
 from anchormatrix.history.store import read_history
-from anchormatrix.nightly import Place, duration_words
+from anchormatrix.records.night import Place, duration_words
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from anchormatrix.history.circumstances import Circumstances
 from anchormatrix.history.store import History
-from anchormatrix.nightly import Place
+from anchormatrix.records.night import Place
 
 _DURATIONS = 5
 _COLUMNS = "health, temperature_c, tenants, load, versions"

@@ -9,15 +9,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from anchormatrix.contract import contract_from_dict
+from anchormatrix.decide.cells import SessionResult, read_session
 from anchormatrix.errors import InputError
-from anchormatrix.files import read_json
 from anchormatrix.history.circumstances import circumstances_from, number
 from anchormatrix.history.reruns import write_reruns
 from anchormatrix.history.store import History, open_history
-from anchormatrix.measure.cells import SessionResult, read_session
 from anchormatrix.measure.ramp import spread_pct
-from anchormatrix.nightly import NOT_STARTED, SKIPPED, Place, night_of
+from anchormatrix.records.contract import contract_from_dict
+from anchormatrix.records.night import NOT_STARTED, SKIPPED, Place, night_of
+from anchormatrix.store.files import read_json
 
 
 def record_session(history: History, path: Path) -> bool:

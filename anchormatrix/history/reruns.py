@@ -8,10 +8,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from anchormatrix.files import SCHEMA, write_text
 from anchormatrix.history.circumstances import changed_circumstances
 from anchormatrix.history.query import circumstances_of, reruns, values_of
 from anchormatrix.history.store import History
+from anchormatrix.store.files import SCHEMA, write_text
 
 
 def rerun_rows(history: History) -> list[dict[str, Any]]:

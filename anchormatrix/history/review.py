@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anchormatrix.contract import changed_fields, contract_from_dict
 from anchormatrix.errors import InputError
 from anchormatrix.history.circumstances import Circumstances, changed_circumstances
 from anchormatrix.history.query import (
@@ -24,8 +23,9 @@ from anchormatrix.history.query import (
     sessions_of_night,
 )
 from anchormatrix.history.store import History
-from anchormatrix.nightly import NOT_STARTED, Outcome, Place, Tonight, missed_nights, outcome_of
-from anchormatrix.trend import Change, Judgement, judge_series
+from anchormatrix.history.trend import Change, Judgement, judge_series
+from anchormatrix.records.contract import changed_fields, contract_from_dict
+from anchormatrix.records.night import NOT_STARTED, Outcome, Place, Tonight, missed_nights, outcome_of
 
 NIGHTS_SHOWN = 90
 

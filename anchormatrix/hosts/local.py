@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from anchormatrix.config.project import in_project, project_folder
 from anchormatrix.errors import HostError, LeaseError
 from anchormatrix.hosts import locks, processes
 from anchormatrix.hosts.base import Completed, Lease, RunningProcess, StopRecord
@@ -30,8 +31,7 @@ from anchormatrix.hosts.supervision import (
     start_under,
     stop_under,
 )
-from anchormatrix.project import in_project, project_folder
-from anchormatrix.settings import HostSettings
+from anchormatrix.records.settings import HostSettings
 
 _PRCTL = ctypes.CDLL(None).prctl
 _PARENT_DEATH = 1

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from anchormatrix.errors import HostError
-from anchormatrix.files import write_json
 from anchormatrix.hosts.base import Host
-from anchormatrix.settings import Settings
+from anchormatrix.records.settings import Settings
+from anchormatrix.store.files import write_json
 
 FOLDER = "capture"
 _KERNELS = "kernel_details.csv"

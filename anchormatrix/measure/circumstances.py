@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from anchormatrix.contract import Contract
 from anchormatrix.devices.base import Device
 from anchormatrix.errors import BusyError, ContractError, HostError, InputError
-from anchormatrix.groups import show
 from anchormatrix.hosts.base import Host
-from anchormatrix.settings import Settings
-from anchormatrix.topology import Card, HostState
+from anchormatrix.planning.groups import show
+from anchormatrix.records.contract import Contract
+from anchormatrix.records.host import Card, HostState
+from anchormatrix.records.settings import Settings
 
 _FIT = ("OK", "WARNING")
 _LOOK_AGAIN_S = 2.0

@@ -8,14 +8,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from anchormatrix.contract import Contract, contract_from_dict
+from anchormatrix.decide.cells import read_session
 from anchormatrix.errors import ConfigError, InputError
-from anchormatrix.files import read_json
-from anchormatrix.forms import Form, parse_form
-from anchormatrix.groups import show
-from anchormatrix.measure.cells import read_session
 from anchormatrix.measure.smoke import Expectation
-from anchormatrix.settings import Settings
+from anchormatrix.planning.groups import show
+from anchormatrix.records.contract import Contract, contract_from_dict
+from anchormatrix.records.form import Form, parse_form
+from anchormatrix.records.settings import Settings
+from anchormatrix.store.files import read_json
 
 History = Callable[[str, str], float | None]
 _TRUSTED = ("passed",)

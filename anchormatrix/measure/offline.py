@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from anchormatrix.decide.cells import Cell, SessionResult, build_cells
+from anchormatrix.decide.verdict import Verdict, judge
 from anchormatrix.engines.serving import startup_failure
 from anchormatrix.engines.vllm_omni import expected_groups
 from anchormatrix.errors import ConfigError, InputError
-from anchormatrix.forms import Form, parse_form
-from anchormatrix.measure.cells import Cell, SessionResult, build_cells
-from anchormatrix.measure.proof import prove
 from anchormatrix.measure.ramp import first_steady
-from anchormatrix.measure.serve_log import Request, ServeLog, closure_pct, parse_serve_log
-from anchormatrix.measure.verdict import Verdict, judge
-from anchormatrix.settings import Settings
+from anchormatrix.measure.serverlog.parse import Request, ServeLog, closure_pct, parse_serve_log
+from anchormatrix.measure.serverlog.proof import prove
+from anchormatrix.records.form import Form, parse_form
+from anchormatrix.records.settings import Settings
 
 _SUFFIX = "_serve.log"
 _WINDOW = re.compile(r"^(.+)_w(\d{1,3})$", re.ASCII)

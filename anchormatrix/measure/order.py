@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from anchormatrix.contract import Contract
 from anchormatrix.engines.base import ServeCommand
-from anchormatrix.forms import Form
 from anchormatrix.measure.rig import Rig
-from anchormatrix.settings import ANCHOR, FEW, Settings
+from anchormatrix.records.contract import Contract
+from anchormatrix.records.form import Form
+from anchormatrix.records.settings import ANCHOR, FEW, Settings
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from typing import Any
 from anchormatrix.measure import circumstances
 from anchormatrix.measure.expectation import smoked_step
 from anchormatrix.measure.order import SessionOrder
-from anchormatrix.measure.proof import Proof
 from anchormatrix.measure.ramp import first_steady
-from anchormatrix.measure.records import Row
-from anchormatrix.measure.serve_log import ServeLog
+from anchormatrix.measure.rows import Row
 from anchormatrix.measure.served import DidNotRunError
-from anchormatrix.settings import FEW, Settings
-from anchormatrix.topology import HostState
+from anchormatrix.measure.serverlog.parse import ServeLog
+from anchormatrix.measure.serverlog.proof import Proof
+from anchormatrix.records.host import HostState
+from anchormatrix.records.settings import FEW, Settings
 
 _CLOSURE_LIMIT_PCT = 5.0
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anchormatrix.contract import Contract, contract_from_dict
 from anchormatrix.errors import InputError
-from anchormatrix.files import read_json
-from anchormatrix.groups import show
+from anchormatrix.planning.groups import show
+from anchormatrix.records.contract import Contract, contract_from_dict
+from anchormatrix.store.files import read_json
 
 RESIDUE = "residue"
 

@@ -12,8 +12,8 @@ from anchormatrix.engines.base import ServeCommand
 from anchormatrix.engines.serving import Failure, Response, ServingClient, startup_failure
 from anchormatrix.errors import AnchorMatrixError, HostError
 from anchormatrix.hosts.base import Host, Lease, RunningProcess, StopRecord
-from anchormatrix.measure.serve_log import Request, ServeLog, parse_serve_log
-from anchormatrix.settings import Settings
+from anchormatrix.measure.serverlog.parse import Request, ServeLog, parse_serve_log
+from anchormatrix.records.settings import Settings
 
 _POLL_MIN_S, _POLL_MAX_S = 0.03, 0.5
 _FATAL_GRACE_S = 2.0  # a server that logged a fatal cause gets this long to end by itself

@@ -19,14 +19,14 @@ from anchormatrix.measure import circumstances, suspects
 from anchormatrix.measure.capturing import Capture, fetch_capture
 from anchormatrix.measure.order import SessionOrder, captures, session_command
 from anchormatrix.measure.outcome import Outcome, findings, outcome_of, ramp_of
-from anchormatrix.measure.proof import prove
 from anchormatrix.measure.ramp import first_steady
-from anchormatrix.measure.records import Row, Session, aligned
 from anchormatrix.measure.rig import Rig
-from anchormatrix.measure.serve_log import closure_pct, parse_serve_log
+from anchormatrix.measure.rows import Row, Session, aligned
 from anchormatrix.measure.served import DidNotRunError, Served, stop_as_dict
-from anchormatrix.settings import ANCHOR, FEW
-from anchormatrix.topology import HostState
+from anchormatrix.measure.serverlog.parse import closure_pct, parse_serve_log
+from anchormatrix.measure.serverlog.proof import prove
+from anchormatrix.records.host import HostState
+from anchormatrix.records.settings import ANCHOR, FEW
 
 _EXTRA_ROUNDS = 2  # repeats sent again when a log line was spoiled or a request failed
 _READS = 3

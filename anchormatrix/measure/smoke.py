@@ -13,10 +13,10 @@ from itertools import pairwise
 from statistics import mean, median
 from typing import Any
 
-from anchormatrix.groups import show
 from anchormatrix.measure.ramp import spread_pct
-from anchormatrix.measure.serve_log import Request
-from anchormatrix.settings import SmokeSettings
+from anchormatrix.measure.serverlog.parse import Request
+from anchormatrix.planning.groups import show
+from anchormatrix.records.settings import SmokeSettings
 
 _BAR_S = 1.0  # a progress bar's clock counts whole seconds
 _REJECTING = ("residue", "too_slow", "did_not_run", "warning_confirmed")

@@ -8,22 +8,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from anchormatrix.contract import Contract, contract_from_dict
 from anchormatrix.engines.base import ServeCommand
 from anchormatrix.errors import BusyError, ContractError, LeaseError
-from anchormatrix.files import read_json
-from anchormatrix.forms import Form
-from anchormatrix.groups import show
 from anchormatrix.hosts.base import Lease, StopRecord
 from anchormatrix.measure import circumstances
 from anchormatrix.measure.expectation import History, comparable, expected_step
-from anchormatrix.measure.proof import prove
 from anchormatrix.measure.residue import RESIDUE, damaged_within
 from anchormatrix.measure.rig import Rig
-from anchormatrix.measure.serve_log import Request, parse_serve_log
 from anchormatrix.measure.served import DidNotRunError, Served, stop_as_dict
+from anchormatrix.measure.serverlog.parse import Request, parse_serve_log
+from anchormatrix.measure.serverlog.proof import prove
 from anchormatrix.measure.smoke import Expectation, Finding, Smoke, judge_smoke, smoke_step
-from anchormatrix.topology import HostState
+from anchormatrix.planning.groups import show
+from anchormatrix.records.contract import Contract, contract_from_dict
+from anchormatrix.records.form import Form
+from anchormatrix.records.host import HostState
+from anchormatrix.store.files import read_json
 
 
 @dataclass(frozen=True)

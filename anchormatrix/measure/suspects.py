@@ -12,16 +12,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from anchormatrix.contract import Contract
 from anchormatrix.errors import ContractError, InputError
-from anchormatrix.files import read_json, write_json
-from anchormatrix.forms import Form
-from anchormatrix.groups import show
 from anchormatrix.hosts.base import Lease, StopRecord
 from anchormatrix.measure.expectation import expected_step, smoked_step
 from anchormatrix.measure.rig import Rig
 from anchormatrix.measure.smoke import Expectation, Smoke, judge_smoke
 from anchormatrix.measure.smoke_run import smoke_under
+from anchormatrix.planning.groups import show
+from anchormatrix.records.contract import Contract
+from anchormatrix.records.form import Form
+from anchormatrix.store.files import read_json, write_json
 
 NAME = "suspect.json"
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from anchormatrix.files import write_csv, write_json, write_text
+from anchormatrix.records.settings import Settings
 from anchormatrix.report.answer import size_answers
 from anchormatrix.report.evidence import evidence
-from anchormatrix.report.figures import all_figures
 from anchormatrix.report.html import page
 from anchormatrix.report.load import load_report
 from anchormatrix.report.model import Report
+from anchormatrix.report.plots.figures import all_figures
 from anchormatrix.report.summary import CELL_COLUMNS, cell_rows, summary
-from anchormatrix.settings import Settings
+from anchormatrix.store.files import write_csv, write_json, write_text
 
 
 def build_report(settings: Settings, results: Path, out: Path) -> Report:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from anchormatrix.report import analysis_tables, contract_tables, outputs, readings, speedup, tables
+from anchormatrix.report import analysis_tables, contract_tables, outputs, speedup, tables
+from anchormatrix.report import captions as readings
 from anchormatrix.report.answer import SizeAnswer, opening
 from anchormatrix.report.html import command_line
 from anchormatrix.report.model import Measured, Report
-from anchormatrix.report.step_pictures import analysed, why_not_analysed
+from anchormatrix.report.plots.step_pictures import analysed, why_not_analysed
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]|#~])")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from anchormatrix.groups import SECOND_BEST
+from anchormatrix.planning.groups import SECOND_BEST
 
 POOLED = "all"
 

@@ -11,13 +11,14 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from anchormatrix.report import analysis_tables, contract_tables, outputs, readings, speedup, tables
+from anchormatrix.report import analysis_tables, contract_tables, outputs, speedup, tables
+from anchormatrix.report import captions as readings
 from anchormatrix.report.answer import SizeAnswer, opening
 from anchormatrix.report.facts import SessionRecord
-from anchormatrix.report.figures import Figure
 from anchormatrix.report.model import Measured, Report
-from anchormatrix.report.step_pictures import analysed, why_not_analysed
-from anchormatrix.report.svg import theme_css
+from anchormatrix.report.plots.figures import Figure
+from anchormatrix.report.plots.step_pictures import analysed, why_not_analysed
+from anchormatrix.report.plots.svg import theme_css
 
 _FORM = re.compile(r"\btp\d+-usp\d+[\w+-]*")
 _FIGURE = re.compile(r"(?<=\d) (?=(?:%|(?:s|ms|cards|steps|windows)\b))|(?<=\br) (?==)|(?<=\br =) ")

@@ -6,16 +6,16 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from anchormatrix.decide.left_behind import all_windows
+from anchormatrix.decide.stored import planned_names, read_contract
 from anchormatrix.errors import AnchorMatrixError, ConfigError
-from anchormatrix.forms import parse_form
+from anchormatrix.records.form import parse_form
+from anchormatrix.records.settings import Settings
 from anchormatrix.report import model, parse
-from anchormatrix.report.anatomy import anatomy_from
 from anchormatrix.report.facts import ContractFacts, LedgerEntry
 from anchormatrix.report.sessions import OUTPUT_COLUMNS, output_from, session_from
 from anchormatrix.report.source import Part, Source, clean_text
-from anchormatrix.selection.planned import all_windows
-from anchormatrix.selection.read import planned_names, read_contract
-from anchormatrix.settings import Settings
+from anchormatrix.report.step_breakdown import anatomy_from
 
 
 def load_report(settings: Settings, results: Path, out: Path) -> model.Report:

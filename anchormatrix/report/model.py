@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from anchormatrix.groups import show
-from anchormatrix.report.anatomy import Anatomy
+from anchormatrix.planning.groups import show
+from anchormatrix.records.host import Topology
+from anchormatrix.records.settings import ANCHOR, FEW
 from anchormatrix.report.facts import (
     POOLED,
     CardState,
@@ -24,8 +25,7 @@ from anchormatrix.report.facts import (
     Verdict,
 )
 from anchormatrix.report.source import Part, Problem
-from anchormatrix.settings import ANCHOR, FEW
-from anchormatrix.topology import Topology
+from anchormatrix.report.step_breakdown import Anatomy
 
 
 @dataclass(frozen=True)

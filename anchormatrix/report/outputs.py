@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from anchormatrix.records.settings import ANCHOR, FEW
 from anchormatrix.report.facts import OwnCheck, SessionRecord
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.tables import Table
-from anchormatrix.settings import ANCHOR, FEW
 
 NOTE = (
     "A fingerprint is the beginning of the sha256 of a response; warm-ups and repeats count, the captured request does "

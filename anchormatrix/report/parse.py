@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 
 from anchormatrix.errors import ConfigError, InputError
-from anchormatrix.forms import parse_form
+from anchormatrix.records.form import parse_form
+from anchormatrix.records.host import Topology
+from anchormatrix.records.settings import ANCHOR
 from anchormatrix.report import facts
 from anchormatrix.report.source import Fields, clean_text, plain
-from anchormatrix.settings import ANCHOR
-from anchormatrix.topology import Topology
 
 _CONTRACT_ID = re.compile(r"c\d+-[0-9a-f]{4,64}")
 _NOT_FACTS = {

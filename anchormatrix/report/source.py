@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from anchormatrix.errors import AnchorMatrixError, InputError
-from anchormatrix.files import SCHEMA, read_json
+from anchormatrix.store.files import SCHEMA, read_json
 
 _LARGEST = 1e15  # neither a time nor a size on any host; beyond it arithmetic overflows
 T = TypeVar("T")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from anchormatrix.forms import Form, parse_form
+from anchormatrix.decide.scaling import arm_of, gain
+from anchormatrix.records.form import Form, parse_form
+from anchormatrix.records.settings import ANCHOR
 from anchormatrix.report.facts import Cell
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.tables import Table, number
-from anchormatrix.selection.scaling import arm_of, gain
-from anchormatrix.settings import ANCHOR
 
 NOTE = (
     "Medians of the anchor tier. The base of a form is the same arm (all degrees but the Ulysses one, and the "

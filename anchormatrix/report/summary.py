@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from anchormatrix.groups import show
+from anchormatrix.planning.groups import show
 from anchormatrix.report import outputs, parse, speedup
 from anchormatrix.report.answer import SizeAnswer
 from anchormatrix.report.facts import Cell

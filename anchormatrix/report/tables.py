@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from anchormatrix.groups import show
+from anchormatrix.planning.groups import show
 from anchormatrix.report.answer import other_missing
 from anchormatrix.report.facts import POOLED, Refusal, SessionRecord
 from anchormatrix.report.model import Measured, Report

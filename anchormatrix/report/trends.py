@@ -9,9 +9,9 @@ from datetime import date
 
 from anchormatrix.history.query import Point
 from anchormatrix.history.review import Boundary, Review, SeriesReview
+from anchormatrix.history.trend import Change, Judgement
+from anchormatrix.report.plots.svg import WIDTH, Drawing, fitted, ticks
 from anchormatrix.report.source import clean_text
-from anchormatrix.report.svg import WIDTH, Drawing, fitted, ticks
-from anchormatrix.trend import Change, Judgement
 
 _LEFT, _RIGHT = 250.0, 1000.0
 _PANEL, _INSET = 84.0, 12.0

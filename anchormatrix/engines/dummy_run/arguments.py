@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import NoReturn
 
-from anchormatrix.engines.dummy_run.models import MODELS, ModelSpec
+from anchormatrix.engines.dummy_run.model.models import MODELS, ModelSpec
 
 _OFFLOADS = ("cpu-offload", "layerwise-offload", "distributed-layerwise-offload")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from anchormatrix.engines.vllm_omni import VllmOmni
-from anchormatrix.forms import Form
+from anchormatrix.records.form import Form
 
 
 class DummyRun(VllmOmni):

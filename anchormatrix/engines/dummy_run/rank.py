@@ -21,7 +21,7 @@ from typing import Any
 
 from anchormatrix.engines.dummy_run.arguments import parse_serve
 from anchormatrix.engines.dummy_run.logs import open_log, worker_tag
-from anchormatrix.engines.dummy_run.pipeline import Request
+from anchormatrix.engines.dummy_run.model.pipeline import Request
 from anchormatrix.engines.dummy_run.worker import Rank
 
 

@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from anchormatrix.engines.dummy_run.arguments import ServeOptions
-from anchormatrix.engines.dummy_run.payload import PayloadError, parse_form, parse_json, to_request
+from anchormatrix.engines.dummy_run.model.payload import PayloadError, parse_form, parse_json, to_request
 from anchormatrix.engines.dummy_run.workers import RequestError, Workers, WorkersError
 
 _BODY_LIMIT = 16 << 20

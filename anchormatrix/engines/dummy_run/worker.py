@@ -14,14 +14,20 @@ import torch
 import torch.distributed as dist
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from anchormatrix.engines.dummy_run import build, parallel
 from anchormatrix.engines.dummy_run.arguments import ServeOptions
 from anchormatrix.engines.dummy_run.capture import Capture
 from anchormatrix.engines.dummy_run.cards import VARIABLE
-from anchormatrix.engines.dummy_run.denoiser import Denoiser
-from anchormatrix.engines.dummy_run.fingerprint import TOLERANCE, canonical, digest, fingerprint, relative_distance
 from anchormatrix.engines.dummy_run.logs import TaggedBar, open_log, worker_tag
-from anchormatrix.engines.dummy_run.pipeline import Output, Pipeline, Request
+from anchormatrix.engines.dummy_run.model import build, parallel
+from anchormatrix.engines.dummy_run.model.denoiser import Denoiser
+from anchormatrix.engines.dummy_run.model.fingerprint import (
+    TOLERANCE,
+    canonical,
+    digest,
+    fingerprint,
+    relative_distance,
+)
+from anchormatrix.engines.dummy_run.model.pipeline import Output, Pipeline, Request
 
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl", "npu": "hccl"}
 _COLLECTIVE_TIMEOUT = datetime.timedelta(minutes=10)

@@ -1,0 +1,84 @@
+"""What the attribution commands share: the capture's options, and a result as tables on stdout and JSON in a file."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from anchormatrix.attribution.tables import text_table
+from anchormatrix.captures.open import LIMIT_PCT, load_capture
+from anchormatrix.captures.table import Capture
+from anchormatrix.cli.command import FINDING
+from anchormatrix.store.files import write_json
+
+
+def positive(text: str) -> int:
+    """Parse a positive whole number."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not positive")
+    return value
+
+
+def capture_parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser with ``--profile-dir``, ``--unusable-pct`` and ``--json``."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--profile-dir",
+        type=Path,
+        required=True,
+        metavar="D",
+        help="directory the profiler wrote to: ASCEND_PROFILER_OUTPUT of each rank, or one torch trace per rank; all "
+        "ranks below it are read",
+    )
+    add_limit(parser)
+    add_json(parser)
+    return parser
+
+
+def add_limit(parser: argparse.ArgumentParser) -> None:
+    """Add the share of unusable rows above which a capture is refused."""
+    parser.add_argument(
+        "--unusable-pct",
+        type=float,
+        default=LIMIT_PCT,
+        metavar="P",
+        help="refuse a capture of which more rows cannot be used (default: %(default)s %%)",
+    )
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json``."""
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result there")
+
+
+def load(args: argparse.Namespace) -> Capture:
+    """Read the capture and say what was read."""
+    capture = load_capture(args.profile_dir, limit_pct=args.unusable_pct)
+    unusable = ", ".join(f"{count} {cause}" for cause, count in capture.rows_unusable.items())
+    ranks = ", ".join(map(str, capture.ranks)) or "none"
+    print(f"{capture.rows_read} rows of ranks {ranks} ({capture.family}), unusable: {unusable or 'none'}")
+    for note in capture.notes:
+        print(f"note: {note}")
+    return capture
+
+
+def show(title: str, rows: Iterable[Mapping[str, Any]], columns: Sequence[str] | None = None) -> None:
+    """Print a titled table."""
+    print(f"\n{title}\n{text_table(rows, columns)}")
+
+
+def finish(values: Mapping[str, Any], findings: Iterable[Any], json_file: Path | None) -> int:
+    """Print findings, write the JSON, and return the exit code: 1 when something was found."""
+    listed = [finding.as_dict() for finding in findings]
+    for finding in listed:
+        print(f"\nfinding ({finding['kind']}): {finding['text']}" + _ranks(finding["ranks"]))
+    if json_file:
+        write_json(json_file, {**values, "findings": listed})
+    return FINDING if listed else 0
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f" [rank {', '.join(map(str, ranks))}]" if ranks else ""

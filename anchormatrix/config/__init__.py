@@ -1,0 +1,1 @@
+"""The configuration: files merged, checked once, handed on as a record."""

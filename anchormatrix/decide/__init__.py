@@ -1,0 +1,1 @@
+"""From numbers to a decision: cells, verdict, gates, conclusion."""

@@ -1,0 +1,188 @@
+"""From everything stored of one contract to its seven gates and its decision: the one path every command takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from anchormatrix.decide.bounds import ByteBound, byte_bound
+from anchormatrix.decide.conclusion import DecisionInputs, SizeDecision, decide
+from anchormatrix.decide.evidence import FormEvidence, gather
+from anchormatrix.decide.gates import GateInputs, GateResult, Unexplained, evaluate, unexplained
+from anchormatrix.decide.group_state import UNKNOWN_GROUP, GroupState
+from anchormatrix.decide.projection import Projection, all_projections
+from anchormatrix.decide.scaling import Scaling
+from anchormatrix.measure.bandwidth.curve import Sweep
+from anchormatrix.planning.memory import MemoryLimits, memory_of, why_not
+from anchormatrix.planning.model_figures import ModelFigures
+from anchormatrix.records.contract import Contract
+from anchormatrix.records.form import Form
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What is stored of one contract: ``sessions`` as in ``session.json``, ``cells`` as rows of ``cells.csv``.
+
+    ``model``, ``memory`` and ``sweep`` may be unknown; their gates then stay unknown. ``skipped`` maps a form to the
+    reason why it was not measured further. ``left_behind`` are forms measured before they were taken out of the matrix;
+    no gate speaks of them.
+    """
+
+    contract: Contract
+    forms: Sequence[Form]
+    sessions: Sequence[Mapping[str, Any]]
+    cells: Sequence[Mapping[str, Any]]
+    verdict: Mapping[str, Any]
+    model: ModelFigures | None = None
+    memory: MemoryLimits | None = None
+    sweep: Sweep | None = None
+    attributions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    scalings: Sequence[Scaling] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    windows: int = 2
+    noise_floor_pct: float = 1.0
+    left_behind: Sequence[FormEvidence] = ()
+    group: GroupState = UNKNOWN_GROUP
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The gates of a contract, what stays unexplained, the projections, and the decision of its size."""
+
+    contract: str
+    size: int
+    gates: tuple[GateResult, ...]
+    unexplained: tuple[Unexplained, ...]
+    projections: tuple[Projection, ...]
+    bounds: Mapping[str, ByteBound]
+    decision: SizeDecision
+
+    def as_dict(self) -> dict[str, Any]:
+        """The content of ``gates.json``, without the schema number; :func:`decision_from_dict` reads it back."""
+        return {
+            "contract": self.contract,
+            "size": self.size,
+            "gates": [gate.as_dict() for gate in self.gates],
+            "bytes": [_bytes(name, bound) for name, bound in self.bounds.items()],
+            "unexplained": [item.as_dict() for item in self.unexplained],
+            "projections": [item.as_dict() for item in self.projections],
+            "decision": self.decision.as_dict(),
+        }
+
+
+def judge_contract(stored: Stored) -> Judged:
+    """Evaluate every gate and conclude. Pure: everything it says comes from ``stored``."""
+    evidence = gather(stored.forms, stored.sessions, stored.cells, stored.attributions, stored.model)
+    bounds = _bounds(stored, evidence)
+    open_differences = unexplained(evidence, bounds)
+    projections = _projections(stored, evidence, open_differences, bounds)
+    gates = evaluate(
+        GateInputs(
+            evidence=evidence,
+            memory=_memory(stored, evidence),
+            bounds=bounds,
+            scalings=stored.scalings,
+            projections=projections,
+            noise_floor_pct=stored.noise_floor_pct,
+            windows=stored.windows,
+        )
+    )
+    decision = decide(
+        DecisionInputs(
+            size=stored.contract.size,
+            contract=stored.contract.id,
+            verdict=stored.verdict,
+            evidence=evidence,
+            model=stored.model,
+            gates=gates,
+            projections=projections,
+            unexplained=open_differences,
+            skipped=stored.skipped,
+            windows=stored.windows,
+            left_behind=stored.left_behind,
+            group=stored.group,
+        )
+    )
+    return Judged(stored.contract.id, stored.contract.size, gates, open_differences, projections, bounds, decision)
+
+
+def _bounds(stored: Stored, evidence: Sequence[FormEvidence]) -> dict[str, ByteBound]:
+    if stored.model is None:
+        return {}
+    return {
+        item.form.name: byte_bound(item.form, stored.model, stored.contract, stored.sweep)
+        for item in evidence
+        if item.form.cards == stored.contract.size
+    }
+
+
+def _memory(stored: Stored, evidence: Sequence[FormEvidence]) -> dict[str, tuple[float, float, str]]:
+    if stored.model is None or stored.memory is None or not stored.model.weights_gb:
+        return {}
+    usable = stored.memory.card_gb - stored.memory.reserve_gb
+    found = {}
+    for item in evidence:
+        memory = memory_of(item.form, stored.model)
+        words = f"unlocked by {item.form.offload}" if item.form.offload else ""
+        if memory.total_gb <= usable and (reason := why_not(memory, stored.memory)):
+            words = reason
+        found[item.form.name] = (memory.total_gb, usable, words)
+    return found
+
+
+def _projections(
+    stored: Stored,
+    evidence: Sequence[FormEvidence],
+    differences: Sequence[Unexplained],
+    bounds: Mapping[str, ByteBound],
+) -> tuple[Projection, ...]:
+    """Every slower form projected against the winner."""
+    best = next((item for item in evidence if item.form.name == stored.verdict.get("winner")), None)
+    if best is None:
+        return ()
+    found: list[Projection] = []
+    for item in evidence:
+        if item.form == best.form or not item.step_anchor_s:
+            continue
+        gains = [row.isolated_over_implied for row in differences if row.form == item.form.name]
+        found += all_projections(
+            item,
+            best,
+            isolated_over_implied=max(gains) if gains else None,
+            halved_time_ratio=_halved(bounds.get(item.form.name), stored.sweep),
+            noise_floor_pct=stored.noise_floor_pct,
+        )
+    return tuple(found)
+
+
+def _halved(bound: ByteBound | None, sweep: Sweep | None) -> float | None:
+    """Time of the form's calls with half the payload ÷ with all of it, from the sweep."""
+    if bound is None or sweep is None or bound.layer_us is None or not bound.calls:
+        return None
+    half = 0.0
+    for call in bound.calls:
+        estimate = sweep.estimate(call.kind, call.link_class, call.ranks, call.payload_bytes / 2, call.concurrency)
+        half += (estimate.time_us or 0.0) * call.calls_per_layer
+    return half / bound.layer_us if bound.layer_us else None
+
+
+def _bytes(name: str, bound: ByteBound) -> dict[str, Any]:
+    same, cross = bound.worst
+    return {
+        "form": name,
+        "same_domain_bytes": same,
+        "cross_domain_bytes": cross,
+        "layer_us": bound.layer_us,
+        "step_ms": bound.step_ms,
+        "forwards_per_step": bound.forwards_per_step,
+        "calls": [dict(call.__dict__) for call in bound.calls],
+    }
+
+
+def decision_from_dict(values: Mapping[str, Any]) -> SizeDecision:
+    """Read the decision of a ``gates.json`` back. Raises ``KeyError`` or ``TypeError`` when it is none."""
+    decision = dict(values["decision"])
+    for key in ("tied_with", "conditions", "unknowns", "reversal"):
+        decision[key] = tuple(decision[key])
+    return SizeDecision(**decision)

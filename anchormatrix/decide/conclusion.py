@@ -1,0 +1,303 @@
+"""The conclusion: which form wins under which condition, by how much, what is unknown, and where it reverses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from anchormatrix.decide.evidence import FormEvidence
+from anchormatrix.decide.gates import GATES, UNKNOWN, GateResult, Unexplained
+from anchormatrix.decide.group_state import UNKNOWN_GROUP, GroupState
+from anchormatrix.decide.projection import Projection
+from anchormatrix.decide.words import listed, milliseconds, seconds
+from anchormatrix.planning.model_figures import ModelFigures
+
+
+@dataclass(frozen=True)
+class SizeDecision:
+    """The decision of one card count. ``winner`` is None when there is no difference or nothing can be decided.
+
+    ``outcome`` is ``winner``, ``no_difference`` or ``not_decidable``; ``tied_with`` are forms within the noise floor of
+    the fastest. ``margin_pct`` is runner-up ÷ winner − 1 at the anchor tier.
+    """
+
+    size: int
+    contract: str
+    outcome: str
+    winner: str | None
+    runner_up: str | None
+    margin_pct: float | None
+    tied_with: tuple[str, ...]
+    basis: str
+    sentence: str
+    conditions: tuple[str, ...]
+    unknowns: tuple[str, ...]
+    reversal: tuple[str, ...]
+    confidence: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in self.__dict__.items()}
+
+
+@dataclass(frozen=True)
+class DecisionInputs:
+    """What one size is concluded from: ``verdict`` is the content of its ``verdict.json``.
+
+    ``left_behind`` are forms measured under the contract and taken out of the matrix since.
+    """
+
+    size: int
+    contract: str
+    verdict: Mapping[str, Any]
+    evidence: Sequence[FormEvidence]
+    model: ModelFigures | None = None
+    gates: Sequence[GateResult] = ()
+    projections: Sequence[Projection] = ()
+    unexplained: Sequence[Unexplained] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    windows: int = 2
+    left_behind: Sequence[FormEvidence] = ()
+    group: GroupState = UNKNOWN_GROUP
+
+
+_RESET = "reset the driver or use another group, then smoke it again"
+
+
+def decide(inputs: DecisionInputs) -> SizeDecision:
+    """Fill the template for one size: "When … X wins, else Y; measured …, so Y by …; unknown …; reverses at …".
+
+    The winner is the verdict's, which rests on the anchor tier; this adds what it depends on. Damaged cards decide
+    nothing.
+    """
+    if inputs.group.damage:
+        damaged = {"status": "incomplete", "reason": inputs.group.damage, "cure": _RESET}
+        return _without_winner(replace(inputs, verdict=damaged), ())
+    verdict = inputs.verdict
+    winner = verdict.get("winner")
+    tied = tuple(str(name) for name in verdict.get("tied_with", []) if name != winner)
+    if winner is None:
+        return _without_winner(inputs, tied)
+    runner, margin = _runner_up(inputs, str(winner))
+    reversal = _reversal(inputs, str(winner))
+    unknowns = _unknowns(inputs)
+    conditions = (*_outside(inputs), *_conditions(inputs, str(winner), runner), *_links(inputs))
+    by = f" by {margin:.1f} % over {runner}" if runner and margin is not None else ", the only form measured"
+    sentence = f"On {inputs.size} cards {winner} wins{by} at the anchor tier"
+    sentence += f"; {conditions[0][0].lower() + conditions[0][1:]}" if conditions else "."
+    sentence += f" Unknown: {unknowns[0]}" if unknowns else ""
+    sentence += _reverses(inputs, str(winner))
+    return SizeDecision(
+        inputs.size,
+        inputs.contract,
+        "winner",
+        str(winner),
+        runner,
+        margin,
+        tied,
+        _basis(inputs),
+        sentence,
+        conditions,
+        unknowns,
+        reversal,
+        _confidence(inputs, margin),
+    )
+
+
+def _without_winner(inputs: DecisionInputs, tied: tuple[str, ...]) -> SizeDecision:
+    verdict = inputs.verdict
+    reason = str(verdict.get("reason") or verdict.get("status") or "nothing was measured")
+    cure = str(verdict.get("cure") or "")
+    if len(tied) > 1 and verdict.get("status") != "unstable":
+        outcome = "no_difference"
+        sentence = (
+            f"On {inputs.size} cards there is no difference between {listed(tied)}: it lies within the noise floor."
+        )
+        sentence += " Any of them may be used; choose by memory or simplicity."
+    else:
+        outcome = "not_decidable"
+        sentence = f"On {inputs.size} cards no form can be chosen, because {reason.rstrip('.')}."
+        sentence += f" What to do: {cure.rstrip('.')}." if cure else ""
+    outside = _outside(inputs)
+    return SizeDecision(
+        inputs.size,
+        inputs.contract,
+        outcome,
+        None,
+        None,
+        None,
+        tied,
+        _basis(inputs),
+        " ".join((sentence, *outside)),
+        (*outside, *_links(inputs)),
+        _unknowns(inputs),
+        (),
+        "none" if outcome == "not_decidable" else _confidence(inputs, None),
+    )
+
+
+def _links(inputs: DecisionInputs) -> tuple[str, ...]:
+    return (inputs.group.links,) if inputs.group.links else ()
+
+
+def _outside(inputs: DecisionInputs) -> tuple[str, ...]:
+    """One sentence when forms that are not in the matrix any more were faster than the best that is."""
+    steps = {form.form.name: form.step_anchor_s for form in inputs.evidence if form.usable and form.step_anchor_s}
+    best = steps.get(str(inputs.verdict.get("winner"))) or min(steps.values(), default=None)
+    faster = [form for form in inputs.left_behind if best and form.step_anchor_s and form.step_anchor_s < best]
+    if best is None or not faster:
+        return ()
+    told = []
+    for form in sorted(faster, key=lambda form: form.step_anchor_s or 0.0):
+        step = form.step_anchor_s or best
+        doubt = "" if form.usable else f", but may not be ranked: {form.reason}"
+        told.append(f"{form.form.name} by {100 * (best / step - 1):.1f} % ({seconds(step)} per step{doubt})")
+    return (f"Not in the matrix any more, but measured faster under this contract: {listed(told)}.",)
+
+
+def _runner_up(inputs: DecisionInputs, winner: str) -> tuple[str | None, float | None]:
+    steps = {form.form.name: form.step_anchor_s for form in inputs.evidence if form.usable and form.step_anchor_s}
+    own = steps.pop(winner, None)
+    if own is None or not steps:
+        return None, None
+    runner = min(steps, key=lambda name: steps[name] or 0.0)
+    return runner, 100.0 * ((steps[runner] or 0.0) / own - 1.0)
+
+
+def _basis(inputs: DecisionInputs) -> str:
+    verdict, measured = inputs.verdict, [form for form in inputs.evidence if form.step_anchor_s and form.windows]
+    windows = sorted({window for form in measured for window in form.windows})
+    worst = max((form.dispersion_pct or 0.0 for form in measured), default=0.0)
+    text = f"{len(measured)} forms at the anchor tier, {len(windows)} windows, largest dispersion {worst:.1f} %"
+    status = {
+        "extrapolates": "the few-step ranking agrees and may be used next time",
+        "drift": "the step drifts between the tiers, so only the anchor counts",
+        "order_flip": "the few-step tier ranks the forms differently, so the anchor's order holds",
+        "unstable": "dispersion is above the limit",
+        "incomplete": "the matrix is incomplete",
+    }.get(str(verdict.get("status")), "")
+    return f"{text}; {status}" if status else text
+
+
+def _conditions(inputs: DecisionInputs, winner: str, runner: str | None) -> tuple[str, ...]:
+    """Gating variables of the pair with the side that was measured."""
+    if runner is None:
+        return ()
+    found: list[str] = []
+    reversing = [item for item in inputs.projections if item.against == winner and item.threshold is not None]
+    levels = {(item.form, item.quantity): item for item in reversed(reversing)}  # one level whatever the fix
+    for item in list(levels.values())[:3]:
+        found.append(
+            f"When {item.quantity} of {item.form} is above {milliseconds(item.threshold or 0.0)} (projected), {winner} "
+            f"wins, else {item.form}; measured {milliseconds(item.level)}, so {winner} "
+            f"by {100 * (item.measured_s / item.against_s - 1):.1f} %."
+        )
+    found += _grouped_query(inputs, winner, runner)
+    if not found:
+        found.append(
+            f"This holds for this workload, group and software; nothing measured says on which variable {winner} "
+            f"against {runner} depends."
+        )
+    return tuple(found)
+
+
+def _grouped_query(inputs: DecisionInputs, winner: str, runner: str) -> list[str]:
+    """The all-gather-KV form's gating variable: its K/V bytes shrink only with grouped-query attention."""
+    forms = {form.form.name: form.form for form in inputs.evidence}
+    gathers = [name for name in (winner, runner) if forms[name].ag > 1]
+    if inputs.model is None or len(gathers) != 1:
+        return []
+    gather, other = gathers[0], runner if gathers[0] == winner else winner
+    model = inputs.model
+    state = (
+        f"K and V carry {model.kv_heads} of {model.heads} heads here"
+        if model.grouped_query
+        else f"all {model.heads} heads have their own K and V here"
+    )
+    return [
+        f"When grouped-query attention shrinks K and V, {gather} sends less than {other}, else it does not; "
+        f"{state}; measured, {winner} is faster."
+    ]
+
+
+def _unknowns(inputs: DecisionInputs) -> tuple[str, ...]:
+    found = [*inputs.group.doubts, *(item.text for item in inputs.unexplained)]
+    found += [f"{name} was not measured further: {reason}." for name, reason in inputs.skipped.items()]
+    open_gates: dict[str, list[str]] = {}
+    for gate in inputs.gates:
+        if gate.status == UNKNOWN and gate.gate in ("G1", "G3", "G5"):
+            what = f"{gate.gate} {GATES[gate.gate]} ({gate.text.split(';')[0]})"
+            open_gates.setdefault(what, []).append(gate.form)
+    found += [f"{gate} of {listed(forms)}." for gate, forms in open_gates.items()]
+    return tuple(found)
+
+
+def _reverses(inputs: DecisionInputs, winner: str) -> str:
+    """The nearest level at which the order reverses, in short: the fix whose projection comes closest."""
+    found = [item for item in inputs.projections if item.against == winner and item.threshold is not None]
+    if not found:
+        return " Nothing measured tells at which level it would reverse."
+    item = min(found, key=lambda projection: projection.step_s)
+    return (
+        f" Reverses when {item.quantity} of {item.form} falls to {milliseconds(item.threshold or 0.0)}; "
+        f"{item.fix.value} would give {milliseconds(item.projected_level)} (projection)."
+    )
+
+
+def _reversal(inputs: DecisionInputs, winner: str) -> tuple[str, ...]:
+    return tuple(item.text for item in inputs.projections if item.against == winner and item.threshold is not None)
+
+
+def _confidence(inputs: DecisionInputs, margin: float | None) -> str:
+    """``high``: two or more windows, complete, margin at least twice the noise floor, cards known to be as fast as they
+    should be; ``low``: one window or drift."""
+    windows = {window for form in inputs.evidence for window in form.windows}
+    verdict = inputs.verdict
+    if len(windows) < inputs.windows or verdict.get("status") == "incomplete":
+        return "low"
+    if any(row.get("exceeds") for row in verdict.get("window_drift", [])):
+        return "low"
+    floor = max([1.0, *(form.dispersion_pct or 0.0 for form in inputs.evidence if form.usable)])
+    clear = margin is None or margin >= 2 * floor
+    return "high" if clear and not inputs.group.doubts else "moderate"
+
+
+def overall(
+    decisions: Sequence[SizeDecision],
+    *,
+    reverify: Sequence[Mapping[str, Any]] = (),
+    scaling: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """The content of ``decision.json``: every size, and on top the largest size that was decided.
+
+    Forms of different sizes are never ranked against each other, so the top level repeats the statement of the largest
+    card count with a winner (else of the largest card count at all) instead of choosing among sizes.
+    """
+    ordered = sorted(decisions, key=lambda item: (item.outcome == "winner", item.size), reverse=True)
+    head = ordered[0].as_dict() if ordered else {}
+    keys = (
+        "winner",
+        "runner_up",
+        "margin_pct",
+        "basis",
+        "conditions",
+        "unknowns",
+        "reversal",
+        "confidence",
+        "sentence",
+    )
+    empty: dict[str, Any] = {
+        "conditions": [],
+        "unknowns": [],
+        "reversal": [],
+        "confidence": "none",
+        "basis": "no contract",
+    }
+    return {
+        "sizes": {str(item.size): item.as_dict() for item in sorted(decisions, key=lambda item: item.size)},
+        "size": head.get("size"),
+        **{key: head.get(key, empty.get(key)) for key in keys},
+        "reverify_triggers": [dict(row) for row in reverify],
+        "scaling": [dict(row) for row in scaling],
+    }

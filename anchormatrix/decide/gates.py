@@ -1,0 +1,310 @@
+"""The seven gates: each form of a contract passes, fails or stays unknown at each, with a number and its source.
+
+A gate fails only on something measured. Theory (byte bound, projection) can say where to look and can contradict a
+measurement; it never ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from anchormatrix.decide.bounds import ByteBound, CallBound
+from anchormatrix.decide.evidence import FamilyTime, FormEvidence, extra_computing
+from anchormatrix.decide.projection import Projection
+from anchormatrix.decide.scaling import Scaling
+from anchormatrix.decide.words import milliseconds, seconds
+from anchormatrix.measure.bandwidth.curve import wire_bytes
+
+GATES = {
+    "G1": "runs through",
+    "G2": "memory",
+    "G3": "bytes over links",
+    "G4": "extra computing",
+    "G5": "masking bound",
+    "G6": "same-window A/B and scaling",
+    "G7": "projection",
+}
+PASSED, FAILED, UNKNOWN = "passed", "failed", "unknown"
+_UNEXPLAINED_PCT = 10.0  # implied and isolated bandwidth that differ by less agree, within what a sweep resolves
+_CALLS_OFF = 0.02  # a few calls outside the layers do not move a mean
+_UNLIKE = "the captured step is not like the timed ones, so its parts do not speak for them"
+_CLOSURE = 1.02  # a measured step may undercut a lower bound by the noise of both
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """One gate of one form. ``number`` is in ``unit``; ``source`` says which stored result it comes from."""
+
+    gate: str
+    form: str
+    status: str
+    number: float | None
+    unit: str
+    source: str
+    text: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values, with the gate's name."""
+        return {"name": GATES[self.gate], **self.__dict__}
+
+
+@dataclass(frozen=True)
+class Unexplained:
+    """A difference that no measurement explains and that is carried along as such."""
+
+    form: str
+    family: str
+    implied_gb_s: float
+    isolated_gb_s: float
+    concurrency: int
+    text: str
+
+    @property
+    def isolated_over_implied(self) -> float:
+        """Above 1: the isolated measurement is faster than the model gets."""
+        return self.isolated_gb_s / self.implied_gb_s
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {**self.__dict__, "isolated_over_implied": self.isolated_over_implied}
+
+
+@dataclass(frozen=True)
+class GateInputs:
+    """What the gates of one contract are evaluated from.
+
+    ``memory`` maps a form's name to (GB needed, GB usable, words); ``bounds`` to its byte bound; ``margin_floor_pct``
+    maps a pair-independent noise floor.
+    """
+
+    evidence: Sequence[FormEvidence]
+    memory: Mapping[str, tuple[float, float, str]] = field(default_factory=dict)
+    bounds: Mapping[str, ByteBound] = field(default_factory=dict)
+    scalings: Sequence[Scaling] = ()
+    projections: Sequence[Projection] = ()
+    noise_floor_pct: float = 1.0
+    windows: int = 2
+
+    @property
+    def best(self) -> FormEvidence | None:
+        """The form with the lowest usable anchor step."""
+        measured = [form for form in self.evidence if form.usable and form.step_anchor_s]
+        return min(measured, key=lambda form: form.step_anchor_s or 0.0, default=None)
+
+
+def evaluate(inputs: GateInputs) -> tuple[GateResult, ...]:
+    """Every gate of every form, form by form in gate order."""
+    return tuple(
+        gate(form, inputs)
+        for form in inputs.evidence
+        for gate in (_runs, _memory, _bytes, _computing, _masking, _ab, _projected)
+    )
+
+
+def _result(gate: str, form: FormEvidence, status: str, number: float | None, unit: str, source: str, text: str) -> Any:
+    return GateResult(gate, form.form.name, status, number, unit, source, text)
+
+
+def _runs(form: FormEvidence, inputs: GateInputs) -> GateResult:
+    source = f"session.json ({form.source})" if form.source else "no session"
+    if form.status == "measured":
+        return _result("G1", form, PASSED, 1.0, "sessions", source, "runs through and proved its form")
+    if form.status in ("did_not_run", "void"):
+        word = "did not run through" if form.status == "did_not_run" else "ran, but not as this form"
+        return _result("G1", form, FAILED, 0.0, "sessions", source, f"{word}: {form.reason or 'no reason recorded'}")
+    word = form.reason or {"missing": "not measured"}.get(form.status, form.status)
+    return _result("G1", form, UNKNOWN, None, "sessions", source, word)
+
+
+def _memory(form: FormEvidence, inputs: GateInputs) -> GateResult:
+    known = inputs.memory.get(form.form.name)
+    if known is None:
+        return _result("G2", form, UNKNOWN, None, "GB", "model figures", "the model's memory figures are not given")
+    needed, usable, words = known
+    status = PASSED if needed <= usable else FAILED
+    text = f"needs {_memory_words(needed)} of {_memory_words(usable)} usable per card{'; ' + words if words else ''}"
+    if status == FAILED and form.status == "measured":
+        status, text = PASSED, text + "; it ran all the same, so the model's figures are too high"
+    return _result("G2", form, status, needed, "GB", "model figures, card memory", text)
+
+
+def _memory_words(gb: float) -> str:
+    """Model figures are decimal, cards are sold in powers of two: both are said."""
+    return f"{gb:.1f} GB ({gb * 1e9 / 2**30:.1f} GiB)"
+
+
+def _bytes(form: FormEvidence, inputs: GateInputs) -> GateResult:
+    bound = inputs.bounds.get(form.form.name)
+    source = "model figures, links of the group, bandwidth sweep"
+    if bound is None:
+        return _result("G3", form, UNKNOWN, None, "ms/step", source, "no byte bound")
+    same, cross = bound.worst
+    columns = f"{same / 1e6:.1f} MB same-domain and {cross / 1e6:.1f} MB cross-domain per layer and rank"
+    if bound.forwards_per_step != 1:
+        columns += f" in one forward, of {bound.forwards_per_step:g} that a step runs one after the other (guidance)"
+    if bound.step_ms is None:
+        return _result("G3", form, UNKNOWN, None, "ms/step", source, f"{bound.unknown[0]}; {columns}")
+    text = f"{columns}; about {milliseconds(bound.step_ms)} of communication per step by the sweep, hidden or not"
+    measured = form.step_anchor_s
+    if measured is None:
+        return _result("G3", form, PASSED, bound.step_ms, "ms/step", source, text + "; not measured, so not ranked")
+    if bound.step_ms > measured * 1e3 * _CLOSURE:
+        step = milliseconds(measured * 1e3)
+        text += f", more than the measured step of {step}: figures, sweep or form are not what they say"
+        return _result("G3", form, FAILED, bound.step_ms, "ms/step", source, text)
+    return _result("G3", form, PASSED, bound.step_ms, "ms/step", source, text)
+
+
+def _computing(form: FormEvidence, inputs: GateInputs) -> GateResult:
+    source = "attribution: Computing, deflated by the contract's common factor"
+    own = form.parts.computing_ms if form.parts else None
+    if own is None:
+        why = "no step without the profiler to compare its capture with" if form.parts else "no capture of this form"
+        why = _UNLIKE if form.parts and form.parts.unlike_timed else why
+        return _result("G4", form, UNKNOWN, None, "ms/step", source, why)
+    others = [other for other in inputs.evidence if other.form != form.form]
+    found = {
+        other.form.name: extra
+        for other in others
+        if (extra := extra_computing(form, other, inputs.noise_floor_pct)) is not None
+    }
+    if not found:
+        return _result("G4", form, UNKNOWN, None, "ms/step", source, "no other form's computing to compare it with")
+    least = max(found, key=lambda name: found[name].extra_ms)
+    extra = found[least]
+    best = inputs.best
+    text = "computes least of the captured forms"
+    if extra.extra_ms > 0:
+        text = f"computes {milliseconds(extra.extra_ms)} per step more than {least}, "
+        floor = f"the noise floor of {milliseconds(extra.floor_ms)}"
+        text += f"beyond {floor}" if extra.differs else f"within {floor}: no difference"
+    if best and best.form != form.form and own > (best.step_anchor_s or 0.0) * 1e3 * _CLOSURE:
+        text += f"; its computing alone exceeds the whole step of {best.form.name}: no masking can make it win"
+        return _result("G4", form, FAILED, extra.extra_ms, "ms/step", source, text)
+    return _result("G4", form, PASSED, max(0.0, extra.extra_ms), "ms/step", source, text)
+
+
+def _masking(form: FormEvidence, inputs: GateInputs) -> GateResult:
+    parts, source = form.parts, "attribution: masking bound of the form's own family"
+    if parts is None or parts.exposed_at_bound_ms is None or form.step_anchor_s is None:
+        return _result("G5", form, UNKNOWN, None, "ms/step", source, "no capture with a masked family")
+    if parts.unlike_timed:
+        return _result("G5", form, UNKNOWN, None, "ms/step", source, _UNLIKE)
+    if parts.mask_warnings:
+        return _result("G5", form, UNKNOWN, None, "ms/step", source, parts.mask_warnings[0])
+    won = parts.exposed_ms - parts.exposed_at_bound_ms
+    reachable = form.step_anchor_s - won / 1e3
+    text = (
+        f"exposed {milliseconds(parts.exposed_ms)}, {milliseconds(parts.exposed_at_bound_ms)} at its bound with "
+        f"{parts.mask_chunks} chunks: would take {seconds(reachable)} per step (projection)"
+    )
+    best = inputs.best
+    if best and best.form != form.form and reachable > (best.step_anchor_s or 0.0) * _CLOSURE:
+        text += f"; still above {best.form.name}'s measured {seconds(best.step_anchor_s or 0.0)}"
+        return _result("G5", form, FAILED, parts.exposed_at_bound_ms, "ms/step", source, text)
+    return _result("G5", form, PASSED, parts.exposed_at_bound_ms, "ms/step", source, text)
+
+
+def _ab(form: FormEvidence, inputs: GateInputs) -> GateResult:
+    best, step = inputs.best, form.step_anchor_s
+    source = "cells.csv, anchor tier"
+    if best is None or best.step_anchor_s is None or step is None or not form.usable:
+        why = "not measured" if step is None else f"may not be ranked: {form.reason or 'its cells are too noisy'}"
+        return _result("G6", form, UNKNOWN, step, "s/step", source, why)
+    shared = sorted(set(form.windows) & set(best.windows))
+    told = [item.text.rstrip(".") for item in inputs.scalings if form.form.name in (item.form_from, item.form_to)]
+    notes = "".join(f"; {text}" for text in told)
+    if form.form == best.form:
+        status = PASSED if len(form.windows) >= inputs.windows else UNKNOWN
+        count = len(form.windows)
+        text = f"fastest in {count} window{'' if count == 1 else 's'}{notes}"
+        return _result("G6", form, status, step, "s/step", source, text)
+    if not shared:
+        return _result("G6", form, UNKNOWN, step, "s/step", source, f"no window shared with {best.form.name}")
+    floor = max(inputs.noise_floor_pct, form.dispersion_pct or 0.0, best.dispersion_pct or 0.0)
+    behind = [100 * (form.windows[window] / best.windows[window] - 1) for window in shared]
+    text = f"{', '.join(f'{value:+.1f} %' for value in behind)} against {best.form.name} in the same windows"
+    if all(value > floor for value in behind):
+        text += f", beyond the noise floor {floor:.1f} %{notes}"
+        return _result("G6", form, FAILED, step, "s/step", source, text)
+    return _result("G6", form, PASSED, step, "s/step", source, f"{text}, within the noise floor {floor:.1f} %{notes}")
+
+
+def _projected(form: FormEvidence, inputs: GateInputs) -> GateResult:
+    """The form's best projection in short; the list of projections says each of them in full, once."""
+    own = [item for item in inputs.projections if item.form == form.form.name]
+    best = inputs.best
+    if best is not None and best.form == form.form:
+        against = [item for item in inputs.projections if item.against == form.form.name and item.threshold is not None]
+        if not against:
+            text = "no projection of another form reverses the order" if inputs.projections else "nothing was projected"
+            return _result("G7", form, PASSED if inputs.projections else UNKNOWN, None, "ms", "projection", text)
+        first = max(against, key=lambda item: (item.reverses, item.threshold or 0.0))
+        text = f"{first.form} would be faster with {first.fix.value}"
+        if not first.reverses:
+            text = f"no projection reverses the order; nearest is {first.form} with {first.fix.value}"
+        return _result("G7", form, PASSED, first.threshold, first.unit, "projection", text)
+    if not own:
+        return _result("G7", form, UNKNOWN, None, "ms", "projection", "no capture to project from")
+    first = own[0]
+    change = 100 * (first.step_s / first.against_s - 1)
+    text = f"with {first.fix.value}, {seconds(first.step_s)} per step: {abs(change):.1f} % "
+    text += f"{'below' if change < 0 else 'above'} {first.against} (projection)"
+    status = PASSED if first.reverses else FAILED
+    return _result("G7", form, status, first.threshold, first.unit, "projection", text)
+
+
+_FAMILY_KIND = {"alltoall": "all_to_all", "allgather": "all_gather", "allreduce": "all_reduce", "sendrecv": "send_recv"}
+
+
+def unexplained(evidence: Sequence[FormEvidence], bounds: Mapping[str, ByteBound]) -> tuple[Unexplained, ...]:
+    """In-model implied bandwidth against the isolated sweep, where the sweep was made at the form's concurrency.
+
+    Implied = bytes of one rank on the wire ÷ mean duration of a call, isolated = the same bytes ÷ the sweep's time.
+    Families whose calls carry different payloads are compared by the mean; a communicator with another number of calls
+    than the layers make is another collective of the same family.
+    A difference above 10 % is reported as unexplained, whichever side is faster.
+    """
+    found = []
+    for form in evidence:
+        bound = bounds.get(form.form.name)
+        if form.parts and form.parts.unlike_timed:
+            continue
+        for family in form.families:
+            row = _compare(form, family, bound) if bound else None
+            if row:
+                found.append(row)
+    return tuple(found)
+
+
+def _compare(form: FormEvidence, family: FamilyTime, bound: ByteBound) -> Unexplained | None:
+    kind = _FAMILY_KIND.get(family.family.lower().replace("_", "").removesuffix("v"))
+    calls = [
+        call for call in bound.calls if call.kind == kind and call.time_us and "at once, the form" not in call.basis
+    ]
+    if not calls or len({call.dimension for call in calls}) > 1 or family.mean_ms <= 0:
+        return None
+    expected = sum(call.calls_per_layer for call in calls) * bound.layers * bound.forwards_per_step
+    if abs(family.calls - expected) > _CALLS_OFF * expected:
+        return None
+    payload, isolated_us = _means(calls)
+    wire = wire_bytes(calls[0].kind, calls[0].ranks, payload)
+    implied = wire / (family.mean_ms * 1e-3) / 1e9
+    isolated = wire / (isolated_us * 1e-6) / 1e9
+    if abs(isolated / implied - 1) * 100 <= _UNEXPLAINED_PCT:
+        return None
+    name = f"{family.family} ({family.communicator})" if family.communicator else family.family
+    text = (
+        f"{form.form.name}: {name} puts {implied:.2f} GB/s on the wire in the model "
+        f"and {isolated:.2f} GB/s in isolation at the same concurrency ({calls[0].concurrency}); the rest is "
+        "unexplained. A sweep while the model computes would show whether compute and communication share a resource."
+    )
+    return Unexplained(form.form.name, family.family, implied, isolated, calls[0].concurrency, text)
+
+
+def _means(calls: Sequence[CallBound]) -> tuple[float, float]:
+    count = sum(call.calls_per_layer for call in calls)
+    payload = sum(call.payload_bytes * call.calls_per_layer for call in calls) / count
+    return payload, sum(call.time_us or 0.0 for call in calls) / count

@@ -1,0 +1,82 @@
+"""What of a contract's results belongs to the configuration in effect, and what an earlier one left behind.
+
+A form taken out of the matrix keeps its folder, and a night later nobody remembers it: it takes no part in a decision
+it was not asked for, but one that was faster than the winner is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from anchormatrix.decide.cells import ALL, SessionResult, build_cells, read_session
+from anchormatrix.decide.evidence import FormEvidence
+from anchormatrix.errors import ConfigError, InputError
+from anchormatrix.planning.configured import adaptive_limits
+from anchormatrix.records.form import Form, parse_form
+from anchormatrix.records.settings import Settings
+
+_ANCHOR = "anchor"
+
+
+def all_windows(settings: Settings) -> int:
+    """Windows that sessions are planned for; the adaptive design may need more, and leaves most of those out."""
+    limits = adaptive_limits(settings)
+    return settings.matrix.windows if limits is None else limits.all_windows
+
+
+def planned_sessions(folder: Path, forms: Sequence[str], settings: Settings) -> list[Path]:
+    """Every stored ``session.json`` of the planned forms and windows in a contract's folder, in that order."""
+    wanted = (
+        folder / form / f"w{window}" / "session.json"
+        for form in forms
+        for window in range(1, all_windows(settings) + 1)
+    )
+    return [path for path in wanted if path.exists()]
+
+
+def left_behind(folder: Path, contract: str, forms: Collection[str], settings: Settings) -> tuple[FormEvidence, ...]:
+    """The forms with an anchor step under a contract that are not in the matrix any more.
+
+    ``usable`` and ``reason`` are by the limits in effect. What cannot be read of such a form says nothing: nothing that
+    was asked for rests on it.
+    """
+    found = []
+    for form in _other_forms(folder, forms):
+        sessions = _readable(sorted((folder / form.name).glob("w*/session.json")), contract)
+        cells = build_cells(sessions, repeats=settings.matrix.repeats, dispersion_pct=settings.verdict.dispersion_pct)
+        for cell in cells:
+            if (cell.form, cell.tier, cell.window) == (form.name, _ANCHOR, ALL):
+                found.append(
+                    FormEvidence(
+                        form,
+                        "measured",
+                        cell.reason,
+                        step_anchor_s=cell.step_s,
+                        dispersion_pct=cell.dispersion_pct,
+                        usable=cell.usable,
+                    )
+                )
+    return tuple(found)
+
+
+def _other_forms(folder: Path, forms: Collection[str]) -> list[Form]:
+    found = []
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        try:
+            form = parse_form(path.name)
+        except ConfigError:
+            continue  # a file of the contract's own
+        if form.name not in forms:
+            found.append(form)
+    return found
+
+
+def _readable(paths: Sequence[Path], contract: str) -> list[SessionResult]:
+    found = []
+    for path in paths:
+        try:
+            found.append(read_session(path, contract))
+        except InputError:
+            continue
+    return found

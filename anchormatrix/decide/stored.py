@@ -1,0 +1,179 @@
+"""Read what is stored of a contract for its gates, and what is known of the host for its candidates."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from anchormatrix.decide.assemble import Stored
+from anchormatrix.decide.cells import read_cells
+from anchormatrix.decide.group_state import group_state
+from anchormatrix.decide.left_behind import left_behind, planned_sessions
+from anchormatrix.errors import InputError
+from anchormatrix.measure.bandwidth.curve import Sweep, sweep_from_dict
+from anchormatrix.planning.configured import candidates_of, memory_limits
+from anchormatrix.planning.model_figures import figures_from
+from anchormatrix.records.contract import Contract, contract_from_dict
+from anchormatrix.records.form import parse_form
+from anchormatrix.records.settings import Settings
+from anchormatrix.store.files import read_json
+from anchormatrix.store.shapes import MapOf, Maybe, check_shape
+
+_STAGES = ("encode_s", "decode_s")
+_SESSION = {"form": str, "status": str, "window": int, "reason": Maybe(str), "stopped_early": Maybe(str)}
+_VERDICT = {
+    "status": str,
+    "reason": Maybe(str),
+    "cure": Maybe(str),
+    "winner": Maybe(str),
+    "tied_with": Maybe([str]),
+    "r": Maybe(MapOf(float)),
+    "window_drift": [{"form": str, "tier": str, "drift_pct": float, "exceeds": bool}],
+}
+_STEP_RANK = {"rank": int} | {f"{part}_ms": float for part in ("stage", "computing", "exposed", "overlapped", "free")}
+_FAMILY = {"family": str, "communicator": str, "calls": int, "mean_ms": float, "sum_ms": float}
+_MASKING_RANK = {"rank": int, "chunks": Maybe(int), "warnings": Maybe([str])} | {
+    key: Maybe(float) for key in ("bound", "bound_timed", "measured", "C_ms", "F_ms", "F_timed_ms")
+}
+_ATTRIBUTION = {
+    "steps": Maybe({"ranks": [_STEP_RANK], "unprofiled_step_s": Maybe(float), "exposed_share": Maybe(float)}),
+    "collectives": Maybe({"ranks": [{"rank": int, "families": [_FAMILY | {"union_over_sum": Maybe(float)}]}]}),
+    "masking": Maybe({"ranks": [_MASKING_RANK]}),
+}
+_HEALTH = {"cards": [{"id": int, "hbm_total_mb": float}]}
+
+
+def read_contract(path: Path) -> Contract:
+    """Read a ``contract.json``."""
+    return contract_from_dict(read_json(path))
+
+
+def read_stored(results: Path, contract: Contract, settings: Settings) -> Stored:
+    """Everything that the gates of one contract rest on, from the results folder: of the planned forms and windows.
+
+    Cells and verdict must be there; a missing capture, sweep or health reading leaves its gates unknown. Raises
+    :class:`InputError` naming a file that is there and unusable.
+    """
+    folder = results / contract.id
+    names = planned_names(results, contract, settings)
+    sessions = [_read(path, _SESSION) for path in planned_sessions(folder, names, settings)]
+    analysed = {name: path for name in names if (path := folder / name / "attribution.json").exists()}
+    attributions = {name: _read(path, _ATTRIBUTION) for name, path in analysed.items()}
+    read_cells(folder / "cells.csv")  # refuses what is no cell
+    card_gb = card_memory_gb(results / "health.json", contract)
+    return Stored(
+        contract=contract,
+        forms=tuple(map(parse_form, names)),
+        sessions=sessions,
+        cells=read_rows(folder / "cells.csv"),
+        verdict=_read(folder / "verdict.json", _VERDICT),
+        model=figures_from(settings.model),
+        memory=None if card_gb is None else memory_limits(settings, card_gb),
+        sweep=read_sweep(results / "bandwidth" / f"{contract.id}.json"),
+        attributions=attributions,
+        skipped=_skipped(sessions, settings.matrix.windows),
+        windows=settings.matrix.windows,
+        noise_floor_pct=settings.verdict.noise_floor_pct,
+        left_behind=left_behind(folder, contract.id, names, settings),
+        group=group_state(results, contract),
+    )
+
+
+def _read(path: Path, shape: Mapping[str, Any]) -> dict[str, Any]:
+    values = read_json(path)
+    check_shape(values, shape, str(path))
+    return values
+
+
+def _seconds(text: str, where: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise InputError(f"{text[:40]!r} is no time", where=where, expected="seconds", todo="measure the session again")
+    return value
+
+
+def planned_names(results: Path, contract: Contract, settings: Settings) -> list[str]:
+    """The names of the forms a contract is measured with, in order: those the run planned from the live host."""
+    card_gb = card_memory_gb(results / "health.json", contract)
+    return [form.name for form in candidates_of(settings, contract.size, card_gb=card_gb).forms]
+
+
+def _skipped(sessions: list[dict[str, Any]], windows: int) -> dict[str, str]:
+    """Forms that were left out of a window which the full design would have measured."""
+    return {
+        str(session["form"]): str(session.get("reason", ""))
+        for session in sessions
+        if session.get("status") == "skipped" and int(session["window"]) <= windows
+    }
+
+
+def skipped_sessions(results: Path, contract: Contract, settings: Settings) -> list[str]:
+    """The sessions of the full design that the adaptive one left out or cut short, one sentence each."""
+    found = []
+    windows = settings.matrix.windows
+    for path in planned_sessions(results / contract.id, planned_names(results, contract, settings), settings):
+        session = _read(path, _SESSION)
+        wanted = int(session.get("window", 0)) <= windows
+        if (wanted and session.get("status") == "skipped") or session.get("stopped_early"):
+            reason = session.get("stopped_early") or session.get("reason")
+            found.append(f"{session.get('form')} in window {session.get('window')}: {reason}")
+    return found
+
+
+def read_sweep(path: Path) -> Sweep | None:
+    """Read a size sweep; None when there is none."""
+    return sweep_from_dict(read_json(path), where=str(path)) if path.exists() else None
+
+
+def card_memory_gb(path: Path, contract: Contract) -> float | None:
+    """The memory of the contract's smallest card in GB (10⁹ bytes) from ``health.json``; None when unknown."""
+    if not path.exists():
+        return None
+    cards = _read(path, _HEALTH)["cards"]
+    sizes = [card.get("hbm_total_mb") for card in cards if card.get("id") in contract.cards]
+    known = [float(size) for size in sizes if isinstance(size, (int, float)) and size > 0]
+    return min(known) * 2**20 / 1e9 if len(known) == contract.size else None
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Read a CSV with a header. Raises :class:`InputError` naming the file."""
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            return list(csv.DictReader(stream))
+    except FileNotFoundError:
+        raise InputError("no such file", where=str(path), todo="run the step that makes it first") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"cannot be read ({error})", where=str(path), todo="delete the file and run again") from None
+
+
+def fixed_costs(results: Path, contract: Contract, settings: Settings) -> dict[str, float]:
+    """Median seconds of one request outside the DiT stage, by stage, over all planned sessions of a contract."""
+    values: dict[str, list[float]] = {stage: [] for stage in _STAGES}
+    for path in planned_sessions(results / contract.id, planned_names(results, contract, settings), settings):
+        for row in read_rows(path.with_name("requests.csv")):
+            for stage in _STAGES:
+                if row.get("role") == "measured" and row.get(stage):
+                    values[stage].append(_seconds(row[stage], f"{path}: {stage}"))
+    return {stage.removesuffix("_s"): median(found) for stage, found in values.items() if found}
+
+
+def step_facts(settings: Settings) -> dict[str, Any]:
+    """What the configuration says that shapes a step, flat: model figures, engine arguments, workload."""
+    facts: dict[str, Any] = {f"model.{key}": value for key, value in vars(settings.model).items()}
+    facts |= {"engine.kind": settings.engine.kind, "engine.model": settings.engine.model}
+    facts["engine.extra_args"] = " ".join(settings.engine.extra_args)
+    facts |= {f"engine.env.{key}": value for key, value in settings.engine.env.items()}
+    for key, value in vars(settings.workload).items():
+        if isinstance(value, Mapping):
+            facts |= {f"workload.{key}.{name}": item for name, item in value.items()}
+        else:
+            facts[f"workload.{key}"] = value
+    facts |= {f"matrix.tiers.{tier}": steps for tier, steps in settings.matrix.tiers.items()}
+    return facts

@@ -1,0 +1,302 @@
+"""The verdict of a contract: may the few-step ranking be used, and which form wins on the anchor tier.
+
+r(form) = step(anchor) ÷ step(few). In this order:
+
+- a cell's dispersion above the limit, or windows that contradict each other: ``unstable``, no ranking claim;
+- a form, tier or window is missing: ``incomplete``;
+- the tiers rank two forms in opposite order, both beyond the noise floor: ``order_flip``, the anchor's order holds;
+- some |r − 1| above the limit: ``drift``;
+- otherwise ``extrapolates``: next time the few-step tier alone may be used.
+
+The noise floor of a pair is the larger of the configured floor and the larger dispersion of its cells; a difference
+within it is "no difference", and a flip within it is a tie.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Any
+
+from anchormatrix.decide.cells import ALL, Cell, SessionResult
+from anchormatrix.decide.comparison import apart_pct, order_of, sign_of
+from anchormatrix.errors import ConfigError
+from anchormatrix.records.form import parse_form
+from anchormatrix.records.settings import ANCHOR, FEW, VerdictSettings
+
+_SHORT = re.compile(r"\d+ of \d+ repeats$")
+_BLOCKING = "did_not_run", "void", "contaminated", "unmeasurable"
+
+
+@dataclass(frozen=True)
+class Drift:
+    """The same cell in two windows: ``drift_pct`` = last ÷ first − 1, in percent."""
+
+    form: str
+    tier: str
+    drift_pct: float
+    exceeds: bool
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """See the module. ``order_few`` and ``order_anchor`` list groups of tied forms, fastest first."""
+
+    contract: str
+    size: int
+    status: str
+    reason: str
+    r: Mapping[str, float]
+    order_few: tuple[tuple[str, ...], ...]
+    order_anchor: tuple[tuple[str, ...], ...]
+    ties: tuple[tuple[str, str, float], ...]
+    winner: str | None
+    tied_with: tuple[str, ...]
+    margin_pct: float | None
+    window_drift: tuple[Drift, ...]
+    conclusion_stands: bool | None
+    did_not_run: tuple[tuple[str, str], ...]
+    missing: tuple[str, ...]
+    cure: str
+    limits: VerdictSettings
+
+    def as_dict(self) -> dict[str, Any]:
+        """The verdict as ``verdict.json`` holds it."""
+        return {
+            **asdict(self),
+            "winner_tier": ANCHOR,
+            "did_not_run": [{"form": form, "reason": reason} for form, reason in self.did_not_run],
+        }
+
+
+def judge(
+    contract: str,
+    size: int,
+    cells: Iterable[Cell],
+    sessions: Iterable[SessionResult],
+    *,
+    forms: Sequence[str],
+    windows: int,
+    limits: VerdictSettings,
+) -> Verdict:
+    """Judge the cells of one contract. ``forms`` and ``windows`` are what was planned."""
+    return _Judge(contract, size, tuple(cells), tuple(sessions), tuple(forms), windows, limits).verdict()
+
+
+class _Judge:
+    """The facts of one contract while they are weighed."""
+
+    def __init__(
+        self,
+        contract: str,
+        size: int,
+        cells: tuple[Cell, ...],
+        sessions: tuple[SessionResult, ...],
+        forms: tuple[str, ...],
+        windows: int,
+        limits: VerdictSettings,
+    ) -> None:
+        self.contract, self.size, self.sessions = contract, size, sessions
+        self.forms, self.windows, self.limits = forms, windows, limits
+        self.cells = {(c.form, c.tier, c.window): c for c in cells if c.form in forms}
+
+    def verdict(self) -> Verdict:
+        anchor, few = self._tier(ANCHOR, ALL), self._tier(FEW, ALL)
+        drifts, stands = self._drifts(), self._stands()
+        missing, unstable = self._missing(), self._unstable()
+        if stands is False:
+            unstable.append("the windows name different winners")
+        r = {form: anchor[form].step_s / few[form].step_s for form in self.forms if form in anchor and form in few}
+        flips = self._flips(few, anchor)
+        status, reason, cure = self._status(unstable, missing, flips, r)
+        winner, tied, margin, why = self._winner(anchor, undecidable=bool(unstable))
+        decided = bool(winner or tied)
+        notes = [reason, why, self._drift_note(drifts, stands, decided=decided), self._blur_note(few, anchor)]
+        return Verdict(
+            contract=self.contract,
+            size=self.size,
+            status=status,
+            reason=". ".join(note for note in notes if note),
+            r=r,
+            order_few=order_of(few, self._floor),
+            order_anchor=order_of(anchor, self._floor),
+            ties=self._ties(anchor),
+            winner=winner,
+            tied_with=tied,
+            margin_pct=margin,
+            window_drift=drifts,
+            conclusion_stands=stands if any(drift.exceeds for drift in drifts) else None,
+            did_not_run=self._did_not_run(),
+            missing=tuple(missing),
+            cure=cure,
+            limits=self.limits,
+        )
+
+    def _tier(self, tier: str, window: str) -> dict[str, Cell]:
+        return {form: self.cells[key] for form in self.forms if (key := (form, tier, window)) in self.cells}
+
+    def _floor(self, a: Cell, b: Cell) -> float:
+        return max(self.limits.noise_floor_pct, a.dispersion_pct, b.dispersion_pct)
+
+    def _unstable(self) -> list[str]:
+        """Cells whose noise forbids a ranking; too few repeats is something missing, not noise."""
+        return [
+            f"{cell.form}/{cell.tier}: {cell.reason}"
+            for (_, _, window), cell in sorted(self.cells.items())
+            if window == ALL and cell.reason and not _only_short(cell.reason)
+        ]
+
+    def _missing(self) -> list[str]:
+        gone = [f"form {form}: {reason}" for form, reason in self._did_not_run()]
+        blocked = {form for form, _ in self._did_not_run()}
+        for form in self.forms:
+            if form in blocked:
+                continue
+            for tier in (FEW, ANCHOR):
+                have = [w for w in range(1, self.windows + 1) if (form, tier, str(w)) in self.cells]
+                lacking = [str(w) for w in range(1, self.windows + 1) if w not in have]
+                if lacking:
+                    gone.append(f"{form}/{tier} in window {', '.join(lacking)}{self._why_lacking(form, lacking)}")
+                elif _only_short(self.cells[form, tier, ALL].reason):
+                    gone.append(f"{form}/{tier}: {self.cells[form, tier, ALL].reason}")
+        if len({_split(form) for form in self.forms}) < 2 and self.size > 1:
+            gone.append(f"a pair of forms with {self.size} cards and different splits")
+        return gone
+
+    def _why_lacking(self, form: str, windows: Sequence[str]) -> str:
+        reasons = [s.reason for s in self.sessions if s.form == form and str(s.window) in windows and s.reason]
+        return f" ({reasons[0]})" if reasons else ""
+
+    def _did_not_run(self) -> tuple[tuple[str, str], ...]:
+        """Forms without a single measured session although at least one was tried."""
+        found = []
+        for form in self.forms:
+            tried = [session for session in self.sessions if session.form == form]
+            if tried and all(session.status in _BLOCKING for session in tried):
+                words = {"did_not_run": "did not run through", "void": "void"}
+                first = tried[0]
+                found.append((form, f"{words.get(first.status, first.status)}: {first.reason}"))
+        return tuple(found)
+
+    def _flips(self, few: Mapping[str, Cell], anchor: Mapping[str, Cell]) -> list[tuple[str, str]]:
+        flips = []
+        for a, b in combinations([form for form in self.forms if form in few and form in anchor], 2):
+            orders = sign_of(few[a], few[b], self._floor), sign_of(anchor[a], anchor[b], self._floor)
+            if orders[0] * orders[1] < 0:
+                flips.append((a, b) if orders[1] < 0 else (b, a))
+        return flips
+
+    def _status(
+        self, unstable: Sequence[str], missing: Sequence[str], flips: Sequence[tuple[str, str]], r: Mapping[str, float]
+    ) -> tuple[str, str, str]:
+        limit = self.limits.drift_pct
+        drifted = [f"{form} {(value - 1) * 100:+.1f} %" for form, value in r.items() if abs(value - 1) * 100 > limit]
+        if unstable:
+            return "unstable", "; ".join(unstable), _CURES["unstable"]
+        if missing:
+            return "incomplete", "missing: " + "; ".join(missing), _CURES["incomplete"]
+        if flips:
+            text = "; ".join(f"{a} is faster than {b} at the anchor and slower at few steps" for a, b in flips)
+            return "order_flip", text, _CURES["order_flip"]
+        if drifted:
+            return "drift", f"step time changes by more than {limit:g} %: {', '.join(drifted)}", _CURES["drift"]
+        most = max((abs(value - 1) * 100 for value in r.values()), default=0.0)
+        return (
+            "extrapolates",
+            f"both tiers agree and no step time changes by more than {most:.1f} %",
+            _CURES["extrapolates"],
+        )
+
+    def _winner(
+        self, anchor: Mapping[str, Cell], *, undecidable: bool
+    ) -> tuple[str | None, tuple[str, ...], float | None, str]:
+        usable = {form: cell for form, cell in anchor.items() if cell.usable}
+        if undecidable:
+            return None, (), None, "No winner: the noise forbids a ranking"
+        if self.windows < 2 or any(self._one_window(form) for form in usable):
+            return None, (), None, "No winner: a single window never decides"
+        if len(usable) < 2:
+            return None, (), None, "No winner: fewer than two forms can be compared at the anchor"
+        ranked = sorted(usable.values(), key=lambda cell: cell.step_s)
+        best, second = ranked[:2]
+        margin = (second.step_s / best.step_s - 1) * 100
+        group = order_of(usable, self._floor)[0]
+        if len(group) > 1:
+            worst = usable[group[-1]]
+            text = f"No difference between {' and '.join(group)}: {apart_pct(best, worst):.1f} % apart"
+            return None, group, margin, f"{text}, the noise floor is {self._floor(best, worst):.1f} %"
+        return best.form, (), margin, f"{best.form} wins at the anchor by {margin:.1f} %"
+
+    def _one_window(self, form: str) -> bool:
+        return sum((form, ANCHOR, str(w)) in self.cells for w in range(1, self.windows + 1)) < 2
+
+    def _ties(self, anchor: Mapping[str, Cell]) -> tuple[tuple[str, str, float], ...]:
+        pairs = combinations(anchor.values(), 2)
+        return tuple((a.form, b.form, self._floor(a, b)) for a, b in pairs if not sign_of(a, b, self._floor))
+
+    def _drifts(self) -> tuple[Drift, ...]:
+        """Cold against hot: the first window a cell was measured in against the last."""
+        found = []
+        for form in self.forms:
+            for tier in (FEW, ANCHOR):
+                have = [
+                    self.cells[key] for w in range(1, self.windows + 1) if (key := (form, tier, str(w))) in self.cells
+                ]
+                if len(have) > 1:
+                    drift = (have[-1].step_s / have[0].step_s - 1) * 100
+                    found.append(Drift(form, tier, drift, abs(drift) > self.limits.window_drift_pct))
+        return tuple(found)
+
+    def _stands(self) -> bool | None:
+        """Whether no window contradicts another: some form is among the best of every window at the anchor."""
+        best = []
+        for window in range(1, self.windows + 1):
+            tier = self._tier(ANCHOR, str(window))
+            if len(tier) > 1:
+                best.append(set(order_of(tier, self._floor)[0]))
+        return bool(set.intersection(*best)) if len(best) > 1 else None
+
+    def _drift_note(self, drifts: Iterable[Drift], stands: bool | None, *, decided: bool) -> str:
+        over = [f"{d.form}/{d.tier} {d.drift_pct:+.1f} %" for d in drifts if d.exceeds]
+        if not over:
+            return ""
+        if not decided and stands:  # no conclusion that could stand
+            return f"Between the windows {', '.join(over)}"
+        outcome = (
+            "the conclusion still stands: every window names the same winner"
+            if stands
+            else "the conclusion does not stand"
+        )
+        return f"Between the windows {', '.join(over)}: {outcome}"
+
+    def _blur_note(self, few: Mapping[str, Cell], anchor: Mapping[str, Cell]) -> str:
+        blurred = [
+            f"{a} and {b}"
+            for a, b in combinations([form for form in self.forms if form in few and form in anchor], 2)
+            if sign_of(anchor[a], anchor[b], self._floor) and not sign_of(few[a], few[b], self._floor)
+        ]
+        return f"Few steps cannot tell apart what the anchor can: {', '.join(blurred)}" if blurred else ""
+
+
+_CURES = {
+    "unstable": "fix the noise first: more repeats, another window or another card group; nothing may be ranked",
+    "incomplete": "measure what is missing, or leave it out of matrix.forms and say why",
+    "order_flip": "use the anchor's order; few steps mislead for this workload on these cards",
+    "drift": "measure at the anchor or higher before choosing",
+    "extrapolates": "the few-step ranking may be used; next time the few-step tier alone is enough",
+}
+
+
+def _split(form: str) -> object:
+    """What a form splits over its cards; a label that is no form's name counts as a split of its own."""
+    try:
+        return parse_form(form).split
+    except ConfigError:
+        return form
+
+
+def _only_short(reason: str) -> bool:
+    """Whether too few repeats is all that is wrong with a cell."""
+    return bool(reason) and all(_SHORT.search(part) for part in reason.split("; "))

@@ -1,0 +1,1 @@
+"""The dummy run's transformer and how it is split over ranks."""

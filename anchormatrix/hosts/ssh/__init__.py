@@ -1,0 +1,1 @@
+"""A host reached over SSH."""

@@ -1,0 +1,1 @@
+"""The size sweep of a card group's collectives."""

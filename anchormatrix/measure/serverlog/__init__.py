@@ -1,0 +1,1 @@
+"""A serving log as requests, ranks and proof of effect."""

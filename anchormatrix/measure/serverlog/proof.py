@@ -1,0 +1,101 @@
+"""Proof of effect: a configuration counts when the start-up log shows its ranks and its group sizes, not "enabled"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from math import inf, isfinite
+from typing import Any
+
+from anchormatrix.measure.serverlog.parse import ServeLog
+
+
+@dataclass(frozen=True)
+class Check:
+    """What the engine found of its own result before it served: the worst of ``ranks`` ranks that said so.
+
+    ``relative_distance`` is that of the form's result to the unsplit one (``None``: no finite number), ``limit`` the
+    engine's own tolerance.
+    """
+
+    ok: bool
+    what: str
+    relative_distance: float | None
+    limit: float
+    ranks: int
+
+    @property
+    def words(self) -> str:
+        """The check as a failure."""
+        distance = "no finite number" if self.relative_distance is None else f"{self.relative_distance:.2e}"
+        return f"the engine's own check fails ({self.what}): relative distance {distance}, limit {self.limit:.2e}"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Ranks and group sizes asked for and seen. ``unproven`` are sizes above 1 that this engine's log does not tell.
+
+    ``check`` is the engine's check of its own result, when it logs one.
+    """
+
+    ok: bool
+    ranks_expected: int
+    ranks_seen: int
+    groups_expected: Mapping[str, int]
+    groups_seen: Mapping[str, int | str]
+    failures: tuple[str, ...]
+    unproven: tuple[str, ...]
+    check: Check | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The proof as ``session.json`` holds it."""
+        return asdict(self)
+
+
+def prove(log: ServeLog, expected: Mapping[str, int]) -> Proof:
+    """Hold the log against the sizes that the form must have; ``expected["world"]`` is the number of ranks.
+
+    A size that the log contradicts is a failure. So is a sequence group that the log does not mention: without it the
+    sequence is not split. Other sizes the log does not tell are listed as unproven. A check of its own result that the
+    engine logs and that fails is a failure: the form computes something else.
+    """
+    groups = {name: size for name, size in expected.items() if name != "world"}
+    failures: list[str] = []
+    unproven: list[str] = []
+    if len(log.ranks) != expected["world"]:
+        failures.append(f"{len(log.ranks)} of {expected['world']} ranks seen")
+    for name, size in groups.items():
+        seen = log.groups.get(name)
+        if seen is None and size > 1:
+            (failures if name == "sp_size" else unproven).append(f"{name} {size} asked for, not in the log")
+        elif seen is not None and seen != (size,):
+            failures.append(f"{name} is {_sizes(seen)}, {size} asked for")
+    timed = {len(request.ranks) for request in log.requests if request.ranks}
+    if timed and max(timed) > expected["world"]:
+        failures.append(f"{max(timed)} ranks timed a request, {expected['world']} asked for")
+    check = _check(log)
+    if check and not check.ok:
+        failures.append(check.words)
+    return Proof(
+        ok=not failures,
+        ranks_expected=expected["world"],
+        ranks_seen=len(log.ranks),
+        groups_expected=groups,
+        groups_seen={name: seen[0] if len(seen) == 1 else _sizes(seen) for name, seen in log.groups.items()},
+        failures=tuple(failures),
+        unproven=tuple(unproven),
+        check=check,
+    )
+
+
+def _check(log: ServeLog) -> Check | None:
+    """The worst check of all ranks: a failed one first, then the largest distance."""
+    if not log.checks:
+        return None
+    found = [(not distance <= limit, distance, limit, what) for what, distance, limit in log.checks]
+    failed, distance, limit, what = max(found, key=lambda one: (one[0], one[1] if isfinite(one[1]) else inf))
+    return Check(not failed, what, distance if isfinite(distance) else None, limit, len(found))
+
+
+def _sizes(sizes: tuple[int, ...]) -> str:
+    return "/".join(map(str, sizes))

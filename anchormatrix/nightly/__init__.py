@@ -1,0 +1,1 @@
+"""The unattended sweep of a night: run, judged, reported."""

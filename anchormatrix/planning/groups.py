@@ -1,0 +1,215 @@
+"""Which card groups are legal on a live topology, which of them are fit, and why every other one is rejected.
+
+A group is legal when it is an aligned block inside one interconnect domain (the whole domain, or the cards whose ids
+fill one aligned quarter, half, pair …), or when it is all cards. On boards whose dies are joined by SIO, a pair is two
+dies joined by SIO. Groups are read from the live links, never from card numbers in a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb
+
+from anchormatrix.records.host import Card, HostState, Topology
+from anchormatrix.records.settings import GroupsSettings, HealthSettings
+
+_REJECTED_HEALTH = ("ALARM", "CRITICAL", "FAULT")
+_LIST_ALL_UP_TO = 100
+SECOND_BEST = "not one interconnect domain, bandwidth second-best"
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """A group that is not used, and why. Empty ``cards``: the reason speaks of several groups at once."""
+
+    size: int
+    cards: tuple[int, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A group that may be used. ``state`` is what its cards' health and occupancy looked like, as one word."""
+
+    cards: tuple[int, ...]
+    reason: str
+    one_domain: bool
+    state: str
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """Candidates per size in order of preference, and the rejected groups with their reasons."""
+
+    candidates: Mapping[int, tuple[Candidate, ...]]
+    rejected: tuple[Rejection, ...]
+
+    def why_none(self, size: int) -> str:
+        """Why a size has no candidate, in one line."""
+        reasons = [f"{show(item.cards)}: {item.reason}" for item in self.rejected if item.size == size and item.cards]
+        return "; ".join(reasons[:4]) or f"the host has too few cards for {size}"
+
+
+def show(cards: Iterable[int]) -> str:
+    """Card ids as a person writes them: ``0–3`` for a run, ``0,2`` otherwise."""
+    listed = list(cards)
+    if len(listed) > 2 and listed == list(range(listed[0], listed[0] + len(listed))):
+        return f"{listed[0]}–{listed[-1]}"
+    return ",".join(map(str, listed))
+
+
+def resolve_groups(
+    state: HostState,
+    sizes: Sequence[int],
+    *,
+    health: HealthSettings,
+    groups: GroupsSettings,
+    current: Mapping[int, tuple[int, ...]],
+) -> Resolution:
+    """Return the fit groups of every size, best first, and every rejected group with its reason.
+
+    Preference: the current contract's group (so that anchors are not lost by hopping between equal groups), then
+    healthy, idle, whole-domain, lowest index. With ``on_busy: wait`` an occupied group is used when none is idle.
+    """
+    candidates: dict[int, tuple[Candidate, ...]] = {}
+    rejected: list[Rejection] = []
+    for size in sizes:
+        legal, illegal = _legal_groups(state.topology, size, groups)
+        rejected += illegal
+        fit: list[tuple[tuple[bool | int, ...], Candidate]] = []
+        for cards in legal:
+            problem = _unfit(state, cards, health)
+            if problem:
+                rejected.append(Rejection(size, cards, problem))
+            else:
+                fit.append(_ranked(state, cards, size, health, current.get(size)))
+        fit.sort(key=lambda item: item[0])
+        usable, occupied = _idle_first(size, [candidate for _, candidate in fit])
+        candidates[size] = usable
+        rejected += occupied
+    return Resolution(candidates, tuple(rejected))
+
+
+def tenants(card: Card, static_memory_mb: int) -> str:
+    """Who else is on a card, as words; empty when nobody is.
+
+    Memory beyond the driver's own that no visible process accounts for is a tenant in another container.
+    """
+    if card.processes:
+        named = [f"{process.name or 'unnamed'} (pid {process.pid})" for process in card.processes]
+        return f"{', '.join(named[:3])} on card {card.id}"
+    if card.hbm_used_mb > static_memory_mb:
+        return f"{card.hbm_used_mb} MB used on card {card.id} by a process that is not visible here"
+    return ""
+
+
+def _legal_groups(
+    topology: Topology, size: int, groups: GroupsSettings
+) -> tuple[list[tuple[int, ...]], list[Rejection]]:
+    cards = topology.cards
+    if size > len(cards):
+        return [], [Rejection(size, (), f"the host shows {len(cards)} cards")]
+    pinned = tuple(sorted(groups.pinned.get(size, ())))
+    legal: list[tuple[int, ...]] = []
+    rejected: list[Rejection] = []
+    listed = _groups_to_judge(topology, size)
+    for group in listed:
+        reason = _illegal(topology, group)
+        if reason and groups.allow_cross_domain and pinned == group:
+            reason = ""
+        if not reason and pinned and group != pinned:
+            reason = f"groups.pinned asks for {show(pinned)}"
+        if reason:
+            rejected.append(Rejection(size, group, reason))
+        else:
+            legal.append(group)
+    if not legal and groups.allow_cross_domain and not pinned:
+        legal, rejected = _second_best(size, listed, rejected)
+    unlisted = comb(len(cards), size) - len(listed)
+    if unlisted > 0:
+        rejected.append(
+            Rejection(size, (), f"{unlisted} other sets of {size} cards are no aligned block of one domain")
+        )
+    return legal, rejected
+
+
+def _groups_to_judge(topology: Topology, size: int) -> list[tuple[int, ...]]:
+    """Every set of cards where that is a readable list; on larger boards every run of neighbours and whole domain."""
+    cards = topology.cards
+    if comb(len(cards), size) <= _LIST_ALL_UP_TO:
+        return list(combinations(cards, size))
+    runs = {cards[start : start + size] for start in range(len(cards) - size + 1)}
+    runs |= {domain for domain in topology.domains if len(domain) == size}
+    return sorted(runs)
+
+
+def _illegal(topology: Topology, group: tuple[int, ...]) -> str:
+    """Why the links forbid a group; empty when it is legal."""
+    if group == topology.cards or len(group) == 1:
+        return ""
+    domain = topology.domain_of(group[0])
+    outside = [card for card in group if card not in domain]
+    if outside:
+        link = topology.link(group[0], outside[0])
+        return f"mixes domains: {group[0]} and {outside[0]} are joined by {link}"
+    size = len(group)
+    if size == 2 and _has_sio(topology, domain) and topology.link(*group) != "SIO":
+        return f"crosses pairs: {group[0]} and {group[1]} are not the two dies of one board"
+    if group == domain or (group[0] % size == 0 and group[-1] - group[0] == size - 1):
+        return ""
+    return f"crosses pairs: not an aligned block of {size} in domain {show(domain)}"
+
+
+def _has_sio(topology: Topology, domain: tuple[int, ...]) -> bool:
+    return any(topology.link(a, b) == "SIO" for a, b in combinations(domain, 2))
+
+
+def _second_best(
+    size: int, listed: list[tuple[int, ...]], rejected: list[Rejection]
+) -> tuple[list[tuple[int, ...]], list[Rejection]]:
+    """With the explicit override and no legal group: the aligned blocks that cross domains."""
+    crossing = [group for group in listed if group[0] % size == 0 and group[-1] - group[0] == size - 1]
+    return crossing, [item for item in rejected if item.cards not in crossing]
+
+
+def _unfit(state: HostState, cards: tuple[int, ...], health: HealthSettings) -> str:
+    for card_id in cards:
+        card = state.card(card_id)
+        word = card.health.upper()
+        if word in _REJECTED_HEALTH:
+            return f"card {card_id} says {card.health}"
+        if word not in ("OK", "WARNING"):
+            return f"card {card_id} says {card.health!r}, which is not a known state of health"
+        tenant = tenants(card, health.static_memory_mb)
+        if tenant and health.on_busy != "wait":
+            return f"occupied: {tenant}"
+    return ""
+
+
+def _idle_first(size: int, fit: list[Candidate]) -> tuple[tuple[Candidate, ...], list[Rejection]]:
+    """Waiting for a tenant to leave is worth it only where no other group is free."""
+    idle = tuple(candidate for candidate in fit if candidate.state != "busy")
+    if not idle:
+        return tuple(fit), []
+    return idle, [Rejection(size, item.cards, item.reason) for item in fit if item.state == "busy"]
+
+
+def _ranked(
+    state: HostState, cards: tuple[int, ...], size: int, health: HealthSettings, current: tuple[int, ...] | None
+) -> tuple[tuple[bool | int, ...], Candidate]:
+    topology = state.topology
+    warned = [card for card in cards if state.card(card).health.upper() == "WARNING"]
+    busy = [text for card in cards if (text := tenants(state.card(card), health.static_memory_mb))]
+    one_domain = topology.all_to_all(cards)
+    whole = cards in topology.domains
+    words = ["all cards"] if cards == topology.cards else ["whole domain" if whole else "aligned block of one domain"]
+    if size > 1 and not one_domain:
+        words += [f"crosses domains over {'+'.join(topology.group_links(cards))}", SECOND_BEST]
+    words += ["current contract's group"] if cards == current else []
+    words += [f"card {show(warned)} in Warning: counts only after the smoke"] if warned else []
+    words += [f"occupied: {busy[0]}"] if busy else []
+    word = "busy" if busy else "warning" if warned else "fit"
+    order = (bool(busy), cards != current, bool(warned), not whole, cards[0])
+    return order, Candidate(cards, ", ".join(words), one_domain, word)

@@ -1,0 +1,1 @@
+"""What things are: one module per kind of result file, frozen values and enums, no I/O."""

@@ -1,1 +1,0 @@
-"""Choosing a form: candidates, memory, bounds, gates, projection, and the sentence a person can act on."""

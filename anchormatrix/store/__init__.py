@@ -1,0 +1,1 @@
+"""The results folder: atomic files, the codec, ledgers, quarantine of damaged files."""

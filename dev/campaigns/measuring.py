@@ -1,0 +1,296 @@
+"""A virtual host through the library's own functions: vendor text → group → sessions → cells → verdict → decision.
+
+Only the launch of processes and the waiting are replaced: the server's log text comes from a serving session without a
+process, and card time is virtual seconds × cards. Everything that reads or judges is the workflow's own code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import Any
+
+from anchormatrix.decide.assemble import Judged, Stored, judge_contract
+from anchormatrix.decide.cells import Cell, SessionResult, build_cells
+from anchormatrix.decide.verdict import Verdict, judge
+from anchormatrix.devices.ascend_info import parse_info
+from anchormatrix.devices.ascend_topology import parse_topology
+from anchormatrix.engines.serving import Response
+from anchormatrix.engines.vllm_omni import expected_groups
+from anchormatrix.measure.circumstances import tenants, unfit
+from anchormatrix.measure.ramp import first_steady
+from anchormatrix.measure.rows import Row, aligned
+from anchormatrix.measure.served import Sent
+from anchormatrix.measure.serverlog.parse import Request, parse_serve_log
+from anchormatrix.measure.serverlog.proof import prove
+from anchormatrix.measure.smoke import Expectation, judge_smoke, smoke_step
+from anchormatrix.planning import adaptive
+from anchormatrix.planning.adaptive_state import AdaptiveLimits
+from anchormatrix.planning.groups import resolve_groups
+from anchormatrix.records.contract import Contract
+from anchormatrix.records.form import Form
+from anchormatrix.records.host import HostState
+from anchormatrix.records.settings import GroupsSettings, HealthSettings, SmokeSettings, VerdictSettings
+from campaigns.hosts import ANCHOR, FEW, Experiment
+from virtualhost.host.state import HostState as VirtualState
+from virtualhost.server.serving import ServingSession, parse_split
+from virtualhost.tools.npu_smi import answer
+
+REPEATS, WINDOWS = 3, 2
+WARMUPS_MIN, WARMUPS_MAX, STEADY_PCT = 4, 8, 3.0
+LIMITS = VerdictSettings(dispersion_pct=3, drift_pct=5, noise_floor_pct=1, window_drift_pct=3)
+HEALTH = HealthSettings(static_memory_mb=8192, on_busy="skip", busy_wait_s=0, contaminated_tries=2)
+GROUPS = GroupsSettings(allow_cross_domain=False, pinned={})
+TIERS = {"few": FEW, "anchor": ANCHOR}
+SMOKE = SmokeSettings(steps=4, residue_factor=5, straggler_pct=10, first_step_pct=30, slope_pct=10, expected_step_s={})
+
+
+@dataclass
+class Outcome:
+    """What one design brought on one host. ``card_s`` is virtual seconds × cards, smokes included."""
+
+    cards: tuple[int, ...] = ()
+    verdict: Verdict | None = None
+    judged: Judged | None = None
+    card_s: float = 0.0
+    sessions: int = 0
+    skipped: tuple[adaptive.Order, ...] = ()
+    why_nothing: str = ""
+
+    @property
+    def winner(self) -> str | None:
+        """The form the decision names."""
+        return self.judged.decision.winner if self.judged else None
+
+    @property
+    def kind(self) -> str:
+        """``winner``, ``no_difference`` or ``not_decidable``."""
+        return self.judged.decision.outcome if self.judged else "not_decidable"
+
+
+@dataclass
+class Bench:
+    """A host under one design: its state, its clock and what was measured on it."""
+
+    experiment: Experiment
+    state: VirtualState = field(default_factory=lambda: VirtualState(None))
+    card_s: float = 0.0
+    sessions: int = 0
+
+    def read(self) -> HostState:
+        """The vendor tool's text, parsed as the workflow parses it."""
+        scenario = self.experiment.scenario
+        topology = parse_topology(answer(["info", "-t", "topo"], scenario, self.state)[1])
+        return HostState(topology, parse_info(answer(["info"], scenario, self.state)[1]))
+
+    def serve(self, form: Form, cards: Sequence[int]) -> ServingSession:
+        """A server of a form; its time is counted from here on."""
+        self.sessions += 1
+        return ServingSession(self.experiment.scenario, parse_split(form.name), cards, self.state)
+
+    def spend(self, seconds: float, cards: Sequence[int]) -> None:
+        """Count card time."""
+        self.card_s += seconds * len(cards)
+
+
+def run_full(experiment: Experiment) -> Outcome:
+    """The full design: every form in both windows."""
+    return _run(experiment, None)
+
+
+def run_adaptive(experiment: Experiment, limits: AdaptiveLimits | None = None) -> Outcome:
+    """The adaptive design: the policy is asked before and inside every session."""
+    return _run(experiment, limits or AdaptiveLimits())
+
+
+def _run(experiment: Experiment, limits: AdaptiveLimits | None) -> Outcome:
+    bench = Bench(experiment)
+    contract, why = choose_group(bench)
+    if contract is None:
+        return Outcome(card_s=bench.card_s, why_nothing=why)
+    forms = tuple(form.name for form in experiment.forms)
+    by_name = {form.name: form for form in experiment.forms}
+    seen: list[SessionResult] = []
+    if limits is None:
+        for name, window in adaptive.sequence(forms, WINDOWS):
+            seen.append(measure(bench, contract, by_name[name], adaptive.Order(name, window, REPEATS)))
+    else:
+        while order := adaptive.next_order(forms, seen, limits):
+            seen.append(measure(bench, contract, by_name[order.form], order))
+    verdict, cells, kept = conclude_cells(contract, forms, seen, limits)
+    left_out = adaptive.skipped(forms, seen, limits) if limits else ()
+    reasons = {order.form: order.skip for order in left_out if order.form not in {s.form for s in kept}}
+    judged = judge_contract(
+        Stored(
+            contract=contract,
+            forms=experiment.forms,
+            sessions=[{"form": s.form, "window": s.window, "status": s.status, "reason": s.reason} for s in seen],
+            cells=[cell.row() for cell in cells],
+            verdict=verdict.as_dict(),
+            model=experiment.figures,
+            skipped=reasons,
+            windows=WINDOWS,
+        )
+    )
+    return Outcome(contract.cards, verdict, judged, bench.card_s, bench.sessions, left_out)
+
+
+def conclude_cells(
+    contract: Contract, forms: tuple[str, ...], seen: Sequence[SessionResult], limits: AdaptiveLimits | None
+) -> tuple[Verdict, tuple[Cell, ...], tuple[SessionResult, ...]]:
+    """Cells and verdict of the sessions that count."""
+    kept, judged_forms, windows = tuple(seen), forms, WINDOWS
+    if limits is None:
+        cells = build_cells(kept, repeats=REPEATS, dispersion_pct=LIMITS.dispersion_pct)
+    else:
+        kept, numbers = adaptive.judged_sessions(forms, seen, limits)
+        judged_forms, windows = adaptive.contenders(forms, seen, limits), max(WINDOWS, len(numbers))
+        cells = adaptive.judged_cells(kept, limits)
+    verdict = judge(contract.id, contract.size, cells, kept, forms=judged_forms, windows=windows, limits=LIMITS)
+    return verdict, cells, kept
+
+
+# --- the group ---------------------------------------------------------------------------------------------------
+
+
+def choose_group(bench: Bench) -> tuple[Contract | None, str]:
+    """The first legal, fit group that passes its smoke, as a contract; or why there is none."""
+    state = bench.read()
+    size = bench.experiment.size
+    resolution = resolve_groups(state, (size,), health=HEALTH, groups=GROUPS, current={})
+    candidates = resolution.candidates[size]
+    if not candidates:
+        return None, resolution.why_none(size)
+    seen = {candidate.cards: smoke(bench, candidate.cards) for candidate in candidates[:2]}
+    for candidate in candidates[:2]:
+        contract = _contract(state, candidate.cards, one_domain=candidate.one_domain)
+        others = [step for cards, request in seen.items() if cards != candidate.cards and (step := smoke_step(request))]
+        expected = Expectation(min(others), "another group of the same size and links") if others else None
+        request = seen[candidate.cards]
+        if request is None:
+            continue  # no form runs here
+        judged = judge_smoke(contract.id, request, expected, SMOKE, cards=candidate.cards)
+        if judged.status != "rejected":
+            return contract, ""
+    return None, "no group passes its smoke"
+
+
+def smoke(bench: Bench, cards: Sequence[int]) -> Request | None:
+    """The request of a four-step smoke with the first form that runs; None when none does."""
+    for form in bench.experiment.forms:
+        session = bench.serve(form, cards)
+        start = session.startup()
+        bench.spend(start.virtual_s, cards)
+        if start.end:
+            continue
+        answered = session.request(SMOKE.steps)
+        bench.spend(answered.virtual_s, cards)
+        log = parse_serve_log(start.text + answered.text)
+        session.shutdown()
+        if log.requests and log.requests[-1].step_s:
+            return log.requests[-1]
+    return None
+
+
+def _contract(state: HostState, cards: tuple[int, ...], *, one_domain: bool) -> Contract:
+    links = tuple(tuple(state.topology.link(a, b) for b in cards) for a in cards)
+    return Contract("campaign", cards, links, one_domain, "virtual", "1", "1", "vllm-omni", "1", {}, TIERS)
+
+
+# --- a session ---------------------------------------------------------------------------------------------------
+
+
+def measure(bench: Bench, contract: Contract, form: Form, order: adaptive.Order) -> SessionResult:
+    """One session of one form in one window; again while a tenant spoils it."""
+    for _ in range(HEALTH.contaminated_tries):
+        result = _session(bench, contract, form, order)
+        if result.status != "contaminated":
+            break
+    return result
+
+
+def _session(bench: Bench, contract: Contract, form: Form, order: adaptive.Order) -> SessionResult:
+    session = bench.serve(form, contract.cards)
+    start = session.startup()
+    bench.spend(start.virtual_s, contract.cards)
+    if start.end:
+        reason = parse_serve_log(start.text).failure
+        return _result(contract, order, "did_not_run", reason.cause if reason else "died")
+    texts, sent = [start.text], list[Sent]()
+
+    def ask(role: str, tier: str) -> float | None:
+        answered = session.request(TIERS[tier])
+        bench.spend(answered.virtual_s, contract.cards)
+        texts.append(answered.text)
+        status = {"ok": "ok", "lost": "lost"}.get(answered.response, "error")
+        sent.append(Sent(role, tier, TIERS[tier], 0.0, Response(status, answered.virtual_s)))
+        if answered.end:
+            raise _DiedError(answered.end)
+        timed = parse_serve_log(start.text + answered.text).requests
+        return timed[-1].step_s if timed else None
+
+    warm: list[float] = []
+    try:
+        _requests(ask, warm, order)
+    except _DiedError as error:
+        return _result(contract, order, "did_not_run", f"the server ended: {error}")
+    stopped = session.shutdown()
+    bench.spend(stopped.virtual_s, contract.cards)
+    after = bench.read()
+    others = tenants(contract.cards, after, session.pids, HEALTH.static_memory_mb)
+    if others:
+        return _result(contract, order, "contaminated", others[0])
+    if sick := unfit(contract.cards, after):
+        return _result(contract, order, "void", sick[0])
+    log = parse_serve_log("".join(texts))
+    proof = prove(log, expected_groups(form))
+    if not proof.ok:
+        return _result(contract, order, "void", f"the form did not take effect: {proof.failures[0]}")
+    rows = aligned(sent, log.requests)
+    return _timed(contract, order, rows, warm)
+
+
+class _DiedError(Exception):
+    """The server ended inside a request."""
+
+
+def _requests(ask: Any, warm: list[float], order: adaptive.Order) -> None:
+    """Warm up until steady, then few and anchor in turn: the requests of a session of the workflow."""
+    for number in range(1, WARMUPS_MAX + 1):
+        step = ask("ramp", "few")
+        if step is not None:
+            warm.append(step)
+        if number >= WARMUPS_MIN and first_steady(warm, STEADY_PCT) is not None:
+            break
+    timed: dict[str, list[float]] = {"few": [], "anchor": []}
+    for done in range(order.repeats + 2):
+        for tier in ("few", "anchor"):
+            if done < order.repeats or len(timed[tier]) < order.repeats:
+                step = ask("measured", tier)
+                timed[tier] += [step] if step is not None else []
+        if order.stop(timed["anchor"]):
+            return
+        if done + 1 >= order.repeats and min(map(len, timed.values())) >= order.repeats:
+            return
+
+
+def _timed(contract: Contract, order: adaptive.Order, rows: Sequence[Row], warm: Sequence[float]) -> SessionResult:
+    measured = [row for row in rows if row.sent.role == "measured" and row.step_s and row.timed]
+    values = {tier: tuple(row.step_s for row in measured if row.sent.tier == tier and row.step_s) for tier in TIERS}
+    counted = {
+        tier: tuple(
+            (row.timed.denominator, row.timed.iterations) for row in measured if row.sent.tier == tier and row.timed
+        )
+        for tier in TIERS
+    }
+    first = first_steady(warm, STEADY_PCT)
+    steady = first is not None and bool(values["few"])
+    if first is not None and values["few"]:
+        steady = (median(values["few"]) / median(warm[first:]) - 1) * 100 <= STEADY_PCT
+    result = _result(contract, order, "measured", order.stop(values["anchor"]))
+    return replace(result, steady=steady, values_s=values, denominators=counted)
+
+
+def _result(contract: Contract, order: adaptive.Order, status: str, reason: str) -> SessionResult:
+    return SessionResult(contract.id, order.form, order.window, status, reason, True, {}, {})

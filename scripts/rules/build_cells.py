@@ -1,0 +1,48 @@
+"""Make cells of a contract's sessions: median and dispersion of each form and tier, per window and over all windows.
+
+Writes cells.csv. Only sessions that were measured and proven yield cells; a cell that may not be ranked says why.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from anchormatrix.cli.command import run
+from anchormatrix.config.merge import load_settings
+from anchormatrix.decide.cells import COLUMNS, read_session
+from anchormatrix.decide.left_behind import planned_sessions
+from anchormatrix.decide.stored import planned_names
+from anchormatrix.planning.adaptive_run import to_judge
+from anchormatrix.records.contract import contract_from_dict
+from anchormatrix.store.files import read_json, write_csv
+
+
+def main() -> int:
+    """Parse, build, write."""
+    args = _arguments()
+    settings = load_settings(args.config)
+    contract = contract_from_dict(read_json(args.contract))
+    planned = planned_names(args.contract.resolve().parent.parent, contract, settings)
+    paths = args.sessions or planned_sessions(args.contract.parent, planned, settings)
+    found = to_judge([read_session(path, contract.id) for path in paths], planned, settings)
+    write_csv(args.out or args.contract.with_name("cells.csv"), COLUMNS, (cell.row() for cell in found.cells))
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", type=Path, required=True, help="configuration file (YAML or JSON)")
+    parser.add_argument("--contract", type=Path, required=True, help="results/<contract>/contract.json")
+    parser.add_argument(
+        "--sessions",
+        type=Path,
+        nargs="*",
+        help="session.json files (default: those beside the contract of the configured forms and windows)",
+    )
+    parser.add_argument("--out", type=Path, help="cells.csv (default: beside the contract)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,61 @@
+"""Judge a contract: may the few-step ranking be used, and which form wins on the anchor tier?
+
+Writes verdict.json: extrapolates, drift, order_flip, unstable or incomplete, with the reason and what to do.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from anchormatrix.cli.command import run
+from anchormatrix.config.merge import load_settings
+from anchormatrix.decide.cells import read_cells, read_session
+from anchormatrix.decide.left_behind import planned_sessions
+from anchormatrix.decide.stored import planned_names
+from anchormatrix.decide.verdict import judge
+from anchormatrix.planning.adaptive_run import to_judge
+from anchormatrix.records.contract import contract_from_dict
+from anchormatrix.store.files import read_json, write_json
+
+
+def main() -> int:
+    """Parse, judge, write."""
+    args = _arguments()
+    settings = load_settings(args.config)
+    contract = contract_from_dict(read_json(args.contract))
+    planned = planned_names(args.contract.resolve().parent.parent, contract, settings)
+    paths = args.sessions or planned_sessions(args.contract.parent, planned, settings)
+    sessions = [read_session(path, contract.id) for path in paths]
+    found = to_judge(sessions, [*planned, *(session.form for session in sessions)], settings)
+    verdict = judge(
+        contract.id,
+        contract.size,
+        read_cells(args.cells or args.contract.with_name("cells.csv")),
+        found.sessions,
+        forms=found.forms,
+        windows=len(found.windows),
+        limits=settings.verdict,
+    )
+    write_json(args.out or args.contract.with_name("verdict.json"), verdict.as_dict())
+    print(f"{contract.id}: {verdict.status}. {verdict.reason}")
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", type=Path, required=True, help="configuration file (YAML or JSON)")
+    parser.add_argument("--contract", type=Path, required=True, help="results/<contract>/contract.json")
+    parser.add_argument("--cells", type=Path, help="cells.csv (default: beside the contract)")
+    parser.add_argument(
+        "--sessions",
+        type=Path,
+        nargs="*",
+        help="session.json files (default: those beside the contract of the configured forms and windows)",
+    )
+    parser.add_argument("--out", type=Path, help="verdict.json (default: beside the contract)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    run(main)

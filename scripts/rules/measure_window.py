@@ -1,0 +1,77 @@
+"""Serve one form once on the contract's cards and measure it: one session of one window.
+
+Writes session.json (--out), and requests.csv and server.log beside it. A form that does not run through, does not take
+effect or cannot be timed is a result with its evidence (exit code 0). When the live host no longer is the contract's,
+or somebody else uses its cards, nothing is written (exit code 2). Under the adaptive design a session that need not be
+measured is written with status skipped and the reason.
+
+Example:
+  python scripts/rules/measure_window.py --config config/config.yaml --contract results/c4-…/contract.json \\
+      --form tp1-usp4 --window 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from datetime import datetime
+from pathlib import Path
+
+from anchormatrix.cli.command import run
+from anchormatrix.cli.measuring import add_options, open_rig, read_orders, say
+from anchormatrix.errors import ConfigError
+from anchormatrix.history.deadline import check_deadline
+from anchormatrix.history.record import record_beside
+from anchormatrix.measure.order import SessionOrder, planned_command, planned_requests
+from anchormatrix.measure.rows import write_session
+from anchormatrix.measure.session import run_session
+from anchormatrix.planning.adaptive_run import order_of_session, skipped_session
+from anchormatrix.records.form import parse_form
+from anchormatrix.records.night import Place
+
+
+def main() -> int:
+    """Parse, measure, write."""
+    args = _arguments()
+    settings, contract, results = read_orders(args)
+    form = parse_form(args.form)
+    if form.cards != contract.size:
+        raise ConfigError(f"form {form.name} runs on {form.cards} cards", where="--form", expected=f"{contract.size}")
+    todo = order_of_session(results, contract, form.name, args.window, settings)
+    order = SessionOrder(contract, form, args.window, results, todo.repeats, todo.stop)
+    out = args.out or order.folder / f"w{args.window}" / "session.json"
+    if todo.skip and not args.dry_run:
+        write_session(skipped_session(contract, todo), out, {"generation": args.generation, "night": args.night})
+        say(f"{form.name} window {args.window}: not measured: {todo.skip}")
+        return 0
+    if args.deadline and not args.dry_run:
+        check_deadline(
+            settings.history.file, Place(contract.id, form.name, args.window), args.night, args.deadline, datetime.now()
+        )
+    with open_rig(settings) as rig:
+        if args.dry_run:
+            command = planned_command(order, rig)
+            print(
+                " ".join(f"{key}={shlex.quote(value)}" for key, value in command.env.items()), shlex.join(command.argv)
+            )
+            print("\n".join(planned_requests(order, rig)))
+            return 0
+        session = run_session(order, rig)
+    write_session(session, out, {"generation": args.generation, "night": args.night})
+    say(f"{session.form} window {session.window}: {session.status} {session.reason}".rstrip())
+    if problem := record_beside(settings.history.file, out):
+        say(problem)
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_options(parser)
+    parser.add_argument("--form", required=True, help="name of the form, such as tp1-usp4")
+    parser.add_argument("--window", type=int, required=True, help="number of the window, from 1; only 1 captures")
+    parser.add_argument("--out", type=Path, help="session.json (default: <contract's folder>/<form>/w<window>/)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    run(main)

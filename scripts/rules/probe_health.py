@@ -1,0 +1,48 @@
+"""Read health, memory and processes of the cards of a host; print or write JSON.
+
+python scripts/rules/probe_health.py --config my-host.yaml      ask the live host (software versions included)
+python scripts/rules/probe_health.py --from-file info.txt       read a saved `npu-smi info`, or a saved `nvidia-smi
+                                                          --query-gpu=index,uuid,name,memory.used,memory.total
+                                                          --format=csv`, if wanted followed by a saved `nvidia-smi
+                                                          --query-compute-apps=gpu_uuid,pid,used_memory,process_name
+                                                          --format=csv`
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from anchormatrix.cli.command import run
+from anchormatrix.config.merge import DEFAULT_FILE, load_settings
+from anchormatrix.devices.probe import read_live
+from anchormatrix.devices.saved import saved_cards
+from anchormatrix.store.files import json_text, write_json
+from anchormatrix.store.readings import cards_as_list, health_as_dict
+
+_PRINTED = ("id", "npu", "chip", "name", "health", "hbm_used_mb", "hbm_total_mb", "processes")
+
+
+def main() -> int:
+    """Parse, read, print or write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", type=Path, default=DEFAULT_FILE, help="the host to ask (default: %(default)s)")
+    parser.add_argument("--from-file", type=Path, metavar="FILE", help="read a saved output; no host is asked")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the JSON there instead of printing it")
+    args = parser.parse_args()
+    values: dict[str, Any]
+    if args.from_file:
+        listed = cards_as_list(saved_cards(args.from_file))
+        values = {"cards": [{key: card[key] for key in _PRINTED} for card in listed]}
+    else:
+        values = health_as_dict(read_live(load_settings(args.config)))
+    if args.out:
+        write_json(args.out, values)
+    else:
+        print(json_text(values), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,208 @@
+"""The conclusion's sentence: a winner with its conditions, no difference, or not decidable because of something."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from anchormatrix.decide.conclusion import DecisionInputs, decide, overall
+from anchormatrix.decide.evidence import FormEvidence, StepParts
+from anchormatrix.decide.gates import GateResult, Unexplained
+from anchormatrix.decide.group_state import GroupState, group_state
+from anchormatrix.decide.projection import all_projections
+from anchormatrix.planning.model_figures import ModelFigures
+from anchormatrix.records.contract import Contract
+from anchormatrix.records.form import parse_form
+from anchormatrix.store.files import write_json
+
+
+def form(name, step_s, parts=None, windows=("1", "2"), dispersion=0.5):
+    return FormEvidence(
+        parse_form(name),
+        "measured",
+        step_few_s=step_s,
+        step_anchor_s=step_s,
+        dispersion_pct=dispersion,
+        usable=True,
+        windows=dict.fromkeys(windows, step_s),
+        parts=parts,
+    )
+
+
+FAST = form("tp1-usp4", 1.0, StepParts(900, 80, 0, 20))
+SLOW = form("tp2-usp2", 1.1, StepParts(920, 160, 0, 20))
+WON = {
+    "status": "extrapolates",
+    "winner": "tp1-usp4",
+    "reason": "both tiers agree",
+    "tied_with": [],
+    "window_drift": [],
+}
+
+
+def test_the_template_is_filled_from_measurements():
+    found = decide(DecisionInputs(4, "c4-x", WON, [FAST, SLOW], projections=all_projections(SLOW, FAST)))
+    assert found.sentence == (
+        "On 4 cards tp1-usp4 wins by 10.0 % over tp2-usp2 at the anchor tier; when exposed communication per step of "
+        "tp2-usp2 is above 60.0 ms (projected), tp1-usp4 wins, else tp2-usp2; measured 160.0 ms, so tp1-usp4 by "
+        "10.0 %. Reverses when exposed communication per step of tp2-usp2 falls to 60.0 ms; communication payload "
+        "halved would give 80.0 ms (projection)."
+    )
+    assert (found.outcome, found.runner_up, found.confidence) == ("winner", "tp2-usp2", "high")
+    assert round(found.margin_pct, 6) == 10
+    assert found.basis == (
+        "2 forms at the anchor tier, 2 windows, largest dispersion 0.5 %; "
+        "the few-step ranking agrees and may be used next time"
+    )
+
+
+def test_without_a_capture_nothing_is_claimed_about_conditions():
+    bare = [form("tp1-usp4", 1.0), form("tp2-usp2", 1.1)]
+    found = decide(DecisionInputs(4, "c4-x", WON, bare))
+    assert "nothing measured says on which variable tp1-usp4 against tp2-usp2 depends" in found.conditions[0]
+    assert found.sentence.endswith("Nothing measured tells at which level it would reverse.")
+    assert found.reversal == ()
+
+
+def test_the_gathering_form_depends_on_grouped_queries():
+    gather = form("tp1-usp2-ag2", 1.1)
+    model = ModelFigures(10, 8, 8, 64, 1024)
+    found = decide(DecisionInputs(4, "c4-x", WON, [form("tp1-usp4", 1.0), gather], model=model))
+    assert found.conditions == (
+        "When grouped-query attention shrinks K and V, tp1-usp2-ag2 sends less than tp1-usp4, else it does not; "
+        "all 8 heads have their own K and V here; measured, tp1-usp4 is faster.",
+    )
+
+
+def test_no_difference_is_a_full_answer():
+    verdict = {"status": "extrapolates", "winner": None, "tied_with": ["tp1-usp4", "tp2-usp2"], "reason": "tie"}
+    found = decide(DecisionInputs(4, "c4-x", verdict, [FAST, form("tp2-usp2", 1.005)]))
+    assert (found.outcome, found.winner, found.tied_with) == ("no_difference", None, ("tp1-usp4", "tp2-usp2"))
+    assert found.sentence.startswith("On 4 cards there is no difference between tp1-usp4 and tp2-usp2")
+
+
+def test_not_decidable_says_why_and_what_to_do():
+    verdict = {
+        "status": "unstable",
+        "winner": None,
+        "reason": "tp1-usp4/few disperses by 6 %",
+        "cure": "fix the noise first",
+    }
+    found = decide(DecisionInputs(4, "c4-x", verdict, [FAST, SLOW]))
+    assert found.sentence == (
+        "On 4 cards no form can be chosen, because tp1-usp4/few disperses by 6 %. What to do: fix the noise first."
+    )
+    assert (found.outcome, found.confidence) == ("not_decidable", "none")
+
+
+def test_a_faster_form_that_left_the_matrix_is_named_first():
+    left = form("tp4-usp1", 0.8)
+    found = decide(DecisionInputs(4, "c4-x", WON, [FAST, SLOW], left_behind=[left, form("tp1-usp2-cfg2", 1.05)]))
+    said = "Not in the matrix any more, but measured faster under this contract: tp4-usp1 by 25.0 % (0.8 s per step)."
+    assert found.conditions[0] == said
+    assert "; not in the matrix any more, but measured faster" in found.sentence
+    assert (found.winner, found.runner_up) == ("tp1-usp4", "tp2-usp2")
+    tie = {"status": "extrapolates", "winner": None, "tied_with": ["tp1-usp4", "tp2-usp2"], "reason": "tie"}
+    undecided = decide(DecisionInputs(4, "c4-x", tie, [FAST, form("tp2-usp2", 1.005)], left_behind=[left]))
+    assert undecided.conditions == (said,)
+    assert undecided.sentence.endswith(said)
+
+
+def test_a_slower_form_that_left_the_matrix_is_not_spoken_of():
+    found = decide(DecisionInputs(4, "c4-x", WON, [FAST, SLOW], left_behind=[form("tp4-usp1", 1.2)]))
+    assert found == decide(DecisionInputs(4, "c4-x", WON, [FAST, SLOW]))
+
+
+def test_unknowns_are_listed_with_what_would_settle_them():
+    gap = Unexplained("tp1-usp4", "alltoall", 10.0, 20.0, 1, "the rest is unexplained")
+    open_gate = GateResult(
+        "G3", "tp1-usp4", "unknown", None, "ms/step", "", "all_to_all was not swept over UB links; 3 MB"
+    )
+    found = decide(
+        DecisionInputs(
+            4,
+            "c4-x",
+            WON,
+            [FAST, SLOW],
+            gates=[open_gate],
+            unexplained=[gap],
+            skipped={"tp4-usp1": "cannot win any more"},
+        )
+    )
+    assert found.unknowns == (
+        "the rest is unexplained",
+        "tp4-usp1 was not measured further: cannot win any more.",
+        "G3 bytes over links (all_to_all was not swept over UB links) of tp1-usp4.",
+    )
+
+
+def test_confidence_falls_with_one_window_a_drifting_window_or_a_narrow_margin():
+    once = [form("tp1-usp4", 1.0, windows=("1",)), form("tp2-usp2", 1.1, windows=("1",))]
+    assert decide(DecisionInputs(4, "c", WON, once)).confidence == "low"
+    drifting = {**WON, "window_drift": [{"exceeds": True}]}
+    assert decide(DecisionInputs(4, "c", drifting, [FAST, SLOW])).confidence == "low"
+    assert decide(DecisionInputs(4, "c", WON, [FAST, form("tp2-usp2", 1.015)])).confidence == "moderate"
+
+
+def test_cards_of_unknown_speed_lower_the_confidence_and_are_named_first():
+    group = GroupState(doubts=("Whether cards 0–7 are as fast as they should be.",), links="Not one domain.")
+    found = decide(DecisionInputs(4, "c", WON, [FAST, SLOW], group=group))
+    assert (found.winner, found.confidence) == ("tp1-usp4", "moderate")
+    assert found.unknowns[0] == "Whether cards 0–7 are as fast as they should be."
+    assert found.conditions[-1] == "Not one domain."
+    assert decide(DecisionInputs(4, "c", WON, [FAST, SLOW])).confidence == "high"
+
+
+def test_damaged_cards_decide_nothing():
+    group = GroupState(damage="cards 0,1 are in the residue state (smoke of c2-x)")
+    found = decide(DecisionInputs(4, "c", WON, [FAST, SLOW], group=group))
+    assert (found.outcome, found.winner, found.confidence) == ("not_decidable", None, "none")
+    assert found.sentence == (
+        "On 4 cards no form can be chosen, because cards 0,1 are in the residue state (smoke of c2-x). "
+        "What to do: reset the driver or use another group, then smoke it again."
+    )
+
+
+PAIR = Contract("h", (0, 1), (("X", "UB"), ("UB", "X")), True, "d", "1", "1", "f", "1", {}, {})
+LINKS = tuple(tuple("X" if a == b else "UB" if a // 2 == b // 2 else "SYS" for b in range(4)) for a in range(4))
+QUAD = replace(PAIR, cards=(0, 1, 2, 3), links=LINKS, one_domain=False)
+
+
+def test_the_state_of_a_group_is_read_from_its_smoke_and_those_inside_it(tmp_path):
+    assert group_state(tmp_path, PAIR).doubts == (
+        "Whether cards 0,1 are as fast as they should be: no smoke of them is stored; "
+        "smoke.expected_step_s would settle it.",
+    )
+    write_json(tmp_path / QUAD.id / "smoke.json", {"status": "unverified"})
+    assert group_state(tmp_path, QUAD) == GroupState(
+        doubts=(
+            "Whether cards 0–3 are as fast as they should be: their smoke had nothing to compare with (unverified); "
+            "smoke.expected_step_s would settle it.",
+        ),
+        links="Cards 0–3 are not one interconnect domain, bandwidth second-best: this holds for groups joined by "
+        f"{QUAD.link_class} only.",
+    )
+    write_json(tmp_path / PAIR.id / "contract.json", PAIR.as_dict())
+    write_json(tmp_path / PAIR.id / "smoke.json", {"status": "rejected", "findings": [{"kind": "residue"}]})
+    assert group_state(tmp_path, QUAD).damage == f"cards 0,1 are in the residue state (smoke of {PAIR.id})"
+    write_json(tmp_path / QUAD.id / "smoke.json", {"status": "passed"})
+    assert group_state(tmp_path, QUAD) == GroupState(links=group_state(tmp_path, QUAD).links)
+
+
+def test_the_overall_answer_repeats_the_largest_decided_size_and_never_ranks_sizes():
+    two = decide(
+        DecisionInputs(2, "c2-x", {**WON, "winner": "tp1-usp2"}, [form("tp1-usp2", 0.5), form("tp2-usp1", 0.6)])
+    )
+    four = decide(DecisionInputs(4, "c4-x", WON, [FAST, SLOW]))
+    eight = decide(DecisionInputs(8, "c8-x", {"status": "unstable", "winner": None, "reason": "noise"}, []))
+    found = overall([eight, two, four], reverify=[{"trigger": "order flip", "fired": False}])
+    assert (found["size"], found["winner"], list(found["sizes"])) == (4, "tp1-usp4", ["2", "4", "8"])
+    assert {
+        "margin_pct",
+        "basis",
+        "conditions",
+        "unknowns",
+        "reversal",
+        "reverify_triggers",
+        "confidence",
+    } <= found.keys()
+    assert overall([])["winner"] is None

@@ -1,0 +1,141 @@
+"""From a results folder to decision.json, and the check of remembered decisions, by command."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anchormatrix.decide.cells import COLUMNS, SessionResult, build_cells
+from anchormatrix.records.contract import Contract
+from anchormatrix.store.files import write_csv, write_json
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = ROOT / "config" / "config.yaml"
+FOUR = Contract(
+    "h", (0, 1, 2, 3), tuple(tuple("X" if a == b else "UB" for b in range(4)) for a in range(4)), True, "d", "1", "1",
+    "f", "1", {}, {"few": 4, "anchor": 10},
+)  # fmt: skip
+
+
+def session(form, window, step_s):
+    values = dict.fromkeys(("few", "anchor"), (step_s, step_s * 1.002, step_s * 0.999))
+    return SessionResult(FOUR.id, form, window, "measured", "", True, values, {})
+
+
+def store(folder, one):
+    path = folder / one.form / f"w{one.window}" / "session.json"
+    values = {"contract": FOUR.id, "form": one.form, "window": one.window, "status": "measured", "reason": ""}
+    write_json(path, {**values, "ramp": {"steady": True}})
+    rows = [
+        {"role": "measured", "tier": tier, "step_s": step_s, "iterations": 4, "denominator": "progress_bar"}
+        for tier, steps in one.values_s.items()
+        for step_s in steps
+    ]
+    write_csv(path.with_name("requests.csv"), list(rows[0]), rows)
+
+
+@pytest.fixture
+def results(tmp_path):
+    """A measured contract without captures and sweep."""
+    folder = tmp_path / "results" / FOUR.id
+    write_json(folder / "contract.json", FOUR.as_dict())
+    sessions = [session("tp1-usp4", w, 1.0) for w in (1, 2)] + [session("tp2-usp2", w, 1.1) for w in (1, 2)]
+    for one in sessions:
+        store(folder, one)
+    cells = build_cells(sessions, repeats=3, dispersion_pct=3)
+    write_csv(folder / "cells.csv", COLUMNS, (cell.row() for cell in cells))
+    verdict = {"status": "extrapolates", "winner": "tp1-usp4", "reason": "", "tied_with": [], "r": {"tp1-usp4": 1.0}}
+    write_json(folder / "verdict.json", {"contract": FOUR.id, "size": 4, "window_drift": [], **verdict})
+    return tmp_path / "results"
+
+
+def command(*words):
+    return subprocess.run(
+        [sys.executable, *map(str, words)], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_gates_and_decision_are_made_from_what_is_stored(results):
+    contract = results / FOUR.id / "contract.json"
+    gates = command("scripts/rules/evaluate_gates.py", "--config", CONFIG, "--contract", contract)
+    assert gates.returncode == 0, gates.stderr
+    stored = json.loads((contract.parent / "gates.json").read_text())
+    by_gate = {(gate["form"], gate["gate"]): gate["status"] for gate in stored["gates"]}
+    assert by_gate["tp1-usp4", "G1"] == by_gate["tp1-usp4", "G6"] == "passed"
+    assert by_gate["tp2-usp2", "G6"] == "failed"
+    assert by_gate["tp1-usp4", "G3"] == by_gate["tp1-usp4", "G2"] == "unknown"
+    done = command("scripts/rules/decide.py", "--config", CONFIG, "--results", results, "--contracts", contract)
+    assert done.returncode == 0, done.stderr
+    decision = json.loads((results / "matrix_report" / "decision.json").read_text())
+    assert (decision["winner"], decision["runner_up"], round(decision["margin_pct"], 6)) == (
+        "tp1-usp4",
+        "tp2-usp2",
+        10.0,
+    )
+    assert decision["pairs"] == [{"size": 4, "text": "4 cards: tp1-usp4 against tp2-usp2 is the same-size pair."}]
+    assert not any(trigger["fired"] for trigger in decision["reverify_triggers"])
+
+
+def test_a_form_of_an_earlier_configuration_takes_no_part_and_is_named_when_it_was_faster(results):
+    folder = results / FOUR.id
+    for window in (1, 2, 3):
+        store(folder, session("tp4-usp1", window, 0.5))
+    write_json(folder / "tp4-usp1" / "attribution.json", {"steps": {"ranks": []}})
+    contract = folder / "contract.json"
+    for script, name in (("build_cells", "cells.csv"), ("judge_verdict", "verdict.json"), ("evaluate_gates", "")):
+        done = command(f"scripts/rules/{script}.py", "--config", CONFIG, "--contract", contract)
+        assert done.returncode == 0, done.stderr
+        assert not name or "tp4-usp1" not in (folder / name).read_text()
+    gates = json.loads((folder / "gates.json").read_text())
+    assert {gate["form"] for gate in gates["gates"]} == {"tp1-usp4", "tp2-usp2"}
+    done = command("scripts/rules/decide.py", "--config", CONFIG, "--results", results, "--contracts", contract)
+    assert done.returncode == 0, done.stderr
+    decision = json.loads((results / "matrix_report" / "decision.json").read_text())
+    assert (decision["winner"], decision["runner_up"]) == ("tp1-usp4", "tp2-usp2")
+    assert decision["basis"].startswith("2 forms at the anchor tier, 2 windows")
+    assert decision["conditions"][0] == (
+        "Not in the matrix any more, but measured faster under this contract: tp4-usp1 by 100.0 % (0.5 s per step)."
+    )
+
+
+def test_a_window_of_an_earlier_configuration_takes_no_part(results):
+    folder = results / FOUR.id
+    for form, step_s in (("tp1-usp4", 9.0), ("tp2-usp2", 1.0)):
+        store(folder, session(form, 3, step_s))
+    contract = folder / "contract.json"
+    for script in ("build_cells", "judge_verdict", "evaluate_gates"):
+        assert command(f"scripts/rules/{script}.py", "--config", CONFIG, "--contract", contract).returncode == 0
+    assert ",anchor,3," not in (folder / "cells.csv").read_text()
+    verdict = json.loads((folder / "verdict.json").read_text())
+    assert (verdict["status"], verdict["winner"]) == ("extrapolates", "tp1-usp4")
+    sources = {gate["source"] for gate in json.loads((folder / "gates.json").read_text())["gates"]}
+    assert "session.json (w1, w2)" in sources
+
+
+def test_the_check_needs_a_remembered_decision_and_finds_a_changed_configuration(results, tmp_path):
+    check = ("scripts/rules/decide.py", "--results", results, "--check", "--config")
+    empty = command(*check, CONFIG)
+    assert (empty.returncode, "no decision is remembered" in empty.stderr) == (2, True)
+    contract = results / FOUR.id / "contract.json"
+    command("scripts/rules/decide.py", "--config", CONFIG, "--results", results, "--contracts", contract)
+    assert command(*check, CONFIG).returncode == 0
+    other = tmp_path / "other.yaml"
+    other.write_text(CONFIG.read_text().replace("extra_args: []", "extra_args: [--quantization, fp8]"))
+    fired = command(*check, other)
+    assert fired.returncode == 1
+    assert "FIRED  step structure changed: engine.extra_args  → --quantization fp8" in fired.stdout
+
+
+def test_a_missing_verdict_is_one_line(results):
+    shutil.rmtree(results / FOUR.id / "tp1-usp4")
+    (results / FOUR.id / "verdict.json").unlink()
+    done = command(
+        "scripts/rules/evaluate_gates.py", "--config", CONFIG, "--contract", results / FOUR.id / "contract.json"
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "verdict.json: no such file" in done.stderr

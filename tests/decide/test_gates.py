@@ -1,0 +1,396 @@
+"""Seven gates from evidence, and what stays unexplained."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from anchormatrix.decide.bounds import byte_bound
+from anchormatrix.decide.evidence import (
+    FamilyTime,
+    FormEvidence,
+    StepParts,
+    capture_inflation,
+    extra_computing,
+    gather,
+    masking_bound,
+    step_parts,
+)
+from anchormatrix.decide.gates import GateInputs, evaluate, unexplained
+from anchormatrix.decide.projection import Fix, project
+from anchormatrix.measure.bandwidth.curve import Sweep, SweepPoint
+from anchormatrix.planning.model_figures import ModelFigures
+from anchormatrix.records.contract import Contract
+from anchormatrix.records.form import parse_form
+from virtualhost.host.model import Split
+from virtualhost.host.scenario import load_scenario
+from virtualhost.step.steptable import captured, step_figures
+from virtualhost.step.timeline import simulate_step
+
+SCENARIOS = Path(__file__).resolve().parents[2] / "virtualhost" / "scenarios"
+MODEL = ModelFigures(layers=10, heads=8, kv_heads=8, head_dim=100, sequence_tokens=1000)
+PAIR = Contract("h", (0, 1), (("X", "UB"), ("UB", "X")), True, "d", "1", "1", "f", "1", {}, {})
+
+
+def form(name, step_s, *, dispersion=0.5, windows=None, **more):
+    windows = windows or {"1": step_s, "2": step_s}
+    return FormEvidence(
+        parse_form(name),
+        "measured",
+        step_few_s=step_s,
+        step_anchor_s=step_s,
+        dispersion_pct=dispersion,
+        usable=True,
+        windows=windows,
+        source="w1, w2",
+        **more,
+    )
+
+
+FAST = form("tp1-usp2", 1.0, parts=StepParts(800, 150, 0, 50))
+SLOW = form("tp2-usp1", 1.1, parts=StepParts(830, 200, 0, 70))
+
+
+def statuses(evidence, gate, **more):
+    return {r.form: (r.status, r.text) for r in evaluate(GateInputs(evidence, **more)) if r.gate == gate}
+
+
+def test_every_form_gets_every_gate_in_order():
+    results = evaluate(GateInputs([FAST, SLOW]))
+    assert [r.gate for r in results] == ["G1", "G2", "G3", "G4", "G5", "G6", "G7"] * 2
+    assert results[0].as_dict()["name"] == "runs through"
+
+
+def test_a_form_that_did_not_run_fails_g1_with_its_evidence_and_a_void_one_too():
+    crashed = FormEvidence(parse_form("tp2-usp1"), "did_not_run", "out of memory on card 1", source="w1")
+    void = FormEvidence(parse_form("tp1-usp1-cfg2"), "void", "sp_size is 1, 2 asked for", source="w1")
+    found = statuses([crashed, void, FormEvidence(parse_form("tp1-usp1-ring2"))], "G1")
+    assert found["tp2-usp1"] == ("failed", "did not run through: out of memory on card 1")
+    assert found["tp1-usp1-cfg2"] == ("failed", "ran, but not as this form: sp_size is 1, 2 asked for")
+    assert found["tp1-usp1-ring2"] == ("unknown", "not measured")
+
+
+def test_memory_that_the_model_overstates_does_not_fail_a_form_that_ran():
+    found = statuses([FAST], "G2", memory={"tp1-usp2": (70.0, 60.0, "")})
+    assert found["tp1-usp2"][0] == "passed"
+    assert "the model's figures are too high" in found["tp1-usp2"][1]
+
+
+def sweep(us=1000.0):
+    return Sweep(
+        (SweepPoint("all_to_all", "UB", 2, 800_000, 1, us, 1.0), SweepPoint("all_to_all", "UB", 2, 1, 1, us, 1.0))
+    )
+
+
+def test_a_byte_bound_above_the_measured_step_contradicts_it():
+    plausible = byte_bound(parse_form("tp1-usp2"), MODEL, PAIR, sweep(1000.0))  # 4 calls × 10 layers × 1 ms = 40 ms
+    assert statuses([FAST], "G3", bounds={"tp1-usp2": plausible})["tp1-usp2"][0] == "passed"
+    absurd = byte_bound(parse_form("tp1-usp2"), MODEL, PAIR, sweep(30_000.0))
+    status, text = statuses([FAST], "G3", bounds={"tp1-usp2": absurd})["tp1-usp2"]
+    assert status == "failed"
+    assert "figures, sweep or form are not what they say" in text
+
+
+def test_without_a_sweep_the_bytes_are_known_and_the_time_is_not():
+    status, text = statuses([FAST], "G3", bounds={"tp1-usp2": byte_bound(parse_form("tp1-usp2"), MODEL, PAIR, None)})[
+        "tp1-usp2"
+    ]
+    assert status == "unknown"
+    assert text.endswith("1.6 MB same-domain and 0.0 MB cross-domain per layer and rank")
+
+
+def test_bytes_of_one_forward_are_told_with_the_forwards_of_a_step():
+    guided = byte_bound(parse_form("tp1-usp2"), replace(MODEL, guidance_branches=2), PAIR, sweep(1000.0))
+    assert statuses([FAST], "G3", bounds={"tp1-usp2": guided})["tp1-usp2"][1] == (
+        "1.6 MB same-domain and 0.0 MB cross-domain per layer and rank in one forward, of 2 that a step runs one after "
+        "the other (guidance); about 80.0 ms of communication per step by the sweep, hidden or not"
+    )
+
+
+def test_memory_is_told_in_both_units():
+    assert statuses([FAST], "G2", memory={"tp1-usp2": (60.0, 99.1, "")})["tp1-usp2"][1] == (
+        "needs 60.0 GB (55.9 GiB) of 99.1 GB (92.3 GiB) usable per card"
+    )
+
+
+def test_computing_above_the_rivals_whole_step_is_a_veto():
+    heavy = form("tp2-usp1", 1.2, parts=StepParts(1100, 50, 0, 50))
+    assert statuses([FAST, SLOW], "G4") == {
+        "tp1-usp2": ("passed", "computes least of the captured forms"),
+        "tp2-usp1": ("passed", "computes 30.0 ms per step more than tp1-usp2, beyond the noise floor of 16.3 ms"),
+    }
+    assert statuses([FAST, heavy], "G4")["tp2-usp1"][0] == "failed"
+
+
+def test_extra_computing_within_the_noise_is_no_difference():
+    noisy = form("tp2-usp1", 1.1, dispersion=2.5, parts=StepParts(815, 200, 0, 70))  # 2.5 % of 1615 ms is 40 ms
+    assert statuses([FAST, noisy], "G4")["tp2-usp1"] == (
+        "passed",
+        "computes 15.0 ms per step more than tp1-usp2, within the noise floor of 40.4 ms: no difference",
+    )
+
+
+def test_a_capture_without_a_step_to_deflate_it_by_is_compared_with_nothing():
+    on_ramp = form("tp2-usp1", 1.1, parts=StepParts(None, 200, 0, None))
+    assert statuses([FAST, on_ramp], "G4") == {
+        "tp1-usp2": ("unknown", "no other form's computing to compare it with"),
+        "tp2-usp1": ("unknown", "no step without the profiler to compare its capture with"),
+    }
+
+
+def test_masking_bound_decides_whether_a_slower_form_could_still_win():
+    could = form("tp1-usp1-ag2", 1.1, parts=StepParts(830, 200, 0, 70, mask_bound=0.75, masked_ms=200, mask_chunks=4))
+    cannot = form(
+        "tp1-usp1-ag2", 1.4, parts=StepParts(1000, 200, 0, 200, mask_bound=0.75, masked_ms=200, mask_chunks=4)
+    )
+    assert statuses([FAST, could], "G5")["tp1-usp1-ag2"][0] == "passed"
+    assert statuses([FAST, cannot], "G5")["tp1-usp1-ag2"] == (
+        "failed",
+        "exposed 200.0 ms, 50.0 ms at its bound with 4 chunks: would take 1.250 s per step (projection); "
+        "still above tp1-usp2's measured 1.000 s",
+    )
+
+
+def test_only_the_masked_familys_communication_can_be_hidden():
+    parts = StepParts(500, 300, 0, 0, mask_bound=0.8, masked_ms=100)
+    assert parts.exposed_at_bound_ms == pytest.approx(220)
+
+
+def test_the_a_b_needs_two_windows_and_a_difference_beyond_the_noise():
+    assert statuses([FAST, SLOW], "G6")["tp2-usp1"] == (
+        "failed",
+        "+10.0 %, +10.0 % against tp1-usp2 in the same windows, beyond the noise floor 1.0 %",
+    )
+    close = form("tp2-usp1", 1.01, dispersion=2.0)
+    assert statuses([FAST, close], "G6")["tp2-usp1"][0] == "passed"
+    once = form("tp1-usp2", 1.0, windows={"1": 1.0})
+    assert statuses([once, SLOW], "G6")["tp1-usp2"] == ("unknown", "fastest in 1 window")
+    assert statuses([FAST, SLOW], "G6")["tp1-usp2"] == ("passed", "fastest in 2 windows")
+
+
+def test_a_form_that_may_not_be_ranked_says_why():
+    cells = [
+        {"form": "tp2-usp1", "tier": "anchor", "window": "all", "step_s": "1.5", "dispersion_pct": "0",
+         "usable": "false", "reason": "cannot win: 50.0 % behind in window 1"}
+    ]  # fmt: skip
+    sessions = [{"form": "tp2-usp1", "window": 1, "status": "measured", "reason": ""}]
+    sessions += [{"form": "tp2-usp1", "window": 2, "status": "skipped", "reason": "it cannot win any more"}]
+    evidence = [FAST, *gather([parse_form("tp2-usp1")], sessions, cells)]
+    assert statuses(evidence, "G6")["tp2-usp1"] == (
+        "unknown",
+        "may not be ranked: cannot win: 50.0 % behind in window 1",
+    )
+    assert statuses(evidence, "G1")["tp2-usp1"] == ("passed", "runs through and proved its form")
+    assert evidence[1].source == "w1"
+
+
+def test_no_gates_evidence_ends_in_a_full_stop():
+    results = evaluate(GateInputs([FAST, SLOW], projections=[project(Fix.PAYLOAD_HALVED, SLOW, FAST)]))
+    assert [result.text for result in results if result.text.endswith(".")] == []
+
+
+def test_the_projection_gate_says_in_short_what_the_list_of_projections_says_in_full():
+    projection = project(Fix.PAYLOAD_HALVED, SLOW, FAST, halved_time_ratio=0.4)
+    found = statuses([FAST, SLOW], "G7", projections=[projection])  # 120 of 200 ms saved, 100 ms behind
+    assert found["tp2-usp1"] == (
+        "passed",
+        "with communication payload halved, 0.98 s per step: 2.0 % below tp1-usp2 (projection)",
+    )
+    assert found["tp1-usp2"] == ("passed", "tp2-usp1 would be faster with communication payload halved")
+    assert (
+        "the order reverses when exposed communication per step falls below 100.0 ms (measured 200.0 ms)"
+        in projection.text
+    )
+    numbers = {r.form: r.number for r in evaluate(GateInputs([FAST, SLOW], projections=[projection])) if r.gate == "G7"}
+    assert numbers == pytest.approx({"tp1-usp2": 100, "tp2-usp1": 100})
+
+
+def test_a_winner_that_no_projection_beats_names_the_nearest():
+    projection = project(Fix.PAYLOAD_HALVED, SLOW, FAST, halved_time_ratio=0.6)  # 80 of 200 ms saved, 100 ms behind
+    found = statuses([FAST, SLOW], "G7", projections=[projection])
+    assert found["tp1-usp2"][1] == (
+        "no projection reverses the order; nearest is tp2-usp1 with communication payload halved"
+    )
+    assert found["tp2-usp1"] == (
+        "failed",
+        "with communication payload halved, 1.020 s per step: 2.0 % above tp1-usp2 (projection)",
+    )
+
+
+def test_bandwidth_is_compared_only_at_equal_concurrency_and_kept_unexplained():
+    bound = byte_bound(parse_form("tp1-usp2"), MODEL, PAIR, sweep(100.0))
+    slow_in_model = form("tp1-usp2", 1.0, families=(FamilyTime("alltoall", "445", 40, 0.2),))  # 4 calls × 10 layers
+    (found,) = unexplained([slow_in_model], {"tp1-usp2": bound})
+    assert found.isolated_over_implied == pytest.approx(2.0)
+    # 0.8 MB of which half stays: 0.4 MB on the wire in 0.2 ms
+    assert (found.implied_gb_s, found.isolated_gb_s) == pytest.approx((2.0, 4.0))
+    assert "2.00 GB/s on the wire in the model and 4.00 GB/s in isolation" in found.text
+    assert "the rest is unexplained" in found.text
+    agrees = form("tp1-usp2", 1.0, families=(FamilyTime("alltoall", "445", 40, 0.104),))
+    assert unexplained([agrees], {"tp1-usp2": bound}) == ()
+    once_per_step = form("tp1-usp2", 1.0, families=(FamilyTime("alltoall", "561", 1, 0.001),))
+    assert unexplained([once_per_step], {"tp1-usp2": bound}) == ()
+    masked = byte_bound(parse_form("tp1-usp2+distributed-layerwise-offload"), MODEL, PAIR, sweep(100.0))
+    assert unexplained([slow_in_model], {"tp1-usp2": masked}) == ()  # two communicators at once, swept with one
+
+
+def attribution(chunks=1, exposed=40.0):
+    rank = {
+        "rank": 0,
+        "stage_ms": 120,
+        "computing_ms": 60.0,
+        "exposed_ms": exposed,
+        "overlapped_ms": 0.0,
+        "free_ms": 20.0,
+    }
+    masking = {"rank": 0, "family": "alltoall", "communicator": "7", "chunks": chunks, "C_ms": 4.0, "F_ms": 8.0}
+    family = {
+        "family": "alltoall",
+        "communicator": "7",
+        "calls": 40,
+        "sum_ms": 40.0,
+        "mean_ms": 1.0,
+        "union_over_sum": 1.0,
+    }
+    return {
+        "steps": {
+            "ranks": [{**rank, "rank": 1, "stage_ms": 110}, rank],
+            "unprofiled_step_s": 0.1,
+            "exposed_share": 0.4,
+        },
+        "masking": {"ranks": [{**masking, "bound": 0.5, "measured": 0.2, "warnings": ["odd"]}]},
+        "collectives": {"ranks": [{"rank": 0, "families": [family]}]},
+    }
+
+
+def test_captured_times_are_brought_back_to_the_unprofiled_step_and_exposed_seconds_stay():
+    parts = step_parts(attribution(), inflation=capture_inflation([attribution()]))  # (60 + 20) ÷ (100 − 40)
+    assert (parts.exposed_ms, parts.computing_ms, parts.free_ms) == pytest.approx((40, 45, 15))
+
+
+def captured_step(computing_ms, exposed_ms, free_ms, unprofiled_s):
+    rank = {"rank": 0, "stage_ms": computing_ms + exposed_ms + free_ms, "computing_ms": computing_ms}
+    rank |= {"exposed_ms": exposed_ms, "free_ms": free_ms, "overlapped_ms": 0.0}
+    return {"steps": {"ranks": [rank], "unprofiled_step_s": unprofiled_s, "exposed_share": 0.1}}
+
+
+def evidence_of(attributions):
+    sessions = [{"form": name, "window": 1, "status": "measured", "reason": ""} for name in attributions]
+    return {item.form.name: item for item in gather([], sessions, [], attributions)}
+
+
+def test_a_capture_on_the_ramp_is_never_deflated_by_the_others_factor():
+    found = evidence_of({"tp1-usp2": captured_step(600, 100, 0, 0.6), "tp2-usp1": captured_step(660, 100, 0, None)})
+    assert found["tp1-usp2"].parts.computing_ms == pytest.approx(500)
+    assert (found["tp2-usp1"].parts.computing_ms, found["tp2-usp1"].parts.free_ms) == (None, None)
+    assert found["tp2-usp1"].parts.exposed_ms == 100
+
+
+def test_a_captured_step_that_was_slow_by_itself_speaks_for_nothing():
+    """The profiler stretches the second by 1.2 and the first by 2: its first step is unlike its timed ones."""
+    found = evidence_of({"tp1-usp2": captured_step(1000, 100, 0, 0.6), "tp2-usp1": captured_step(660, 150, 0, 0.7)})
+    slow = found["tp1-usp2"]
+    assert (slow.parts.unlike_timed, slow.parts.computing_ms) == (True, None)
+    assert (found["tp2-usp1"].parts.unlike_timed, found["tp2-usp1"].parts.computing_ms) == (False, pytest.approx(550))
+    why = "the captured step is not like the timed ones, so its parts do not speak for them"
+    assert statuses([slow], "G4")["tp1-usp2"] == ("unknown", why)
+    assert project(Fix.PAYLOAD_HALVED, replace(slow, step_anchor_s=1.0), FAST) is None
+
+
+def test_noise_of_the_timed_step_does_not_become_extra_computing():
+    """Both compute alike; 20 ms of noise in one form's timed step are not 20 ms of computing."""
+    same = {"tp1-usp2": captured_step(1200, 100, 0, 1.1), "tp2-usp1": captured_step(1200, 100, 0, 1.12)}
+    found = evidence_of(same)
+    assert extra_computing(found["tp2-usp1"], found["tp1-usp2"], 1.0).extra_ms == pytest.approx(0.0)
+
+
+HEALTHY = load_scenario(SCENARIOS / "healthy.yaml").host_model()
+PAIRS = {2: ("tp1-usp2", "tp2-usp1"), 4: ("tp1-usp4", "tp2-usp2"), 8: ("tp1-usp8", "tp2-usp4")}
+TRUE_EXTRA_MS = {2: 60.2, 4: 124.0, 8: 57.5}
+
+
+def true_step(name):
+    parsed = parse_form(name)
+    return simulate_step(HEALTHY, Split(tp=parsed.tp, usp=parsed.usp), tuple(range(parsed.cards)))
+
+
+@pytest.mark.parametrize(
+    ("cards", "timed_s", "tolerance"),
+    [
+        (2, (9.6944, 10.3821), 0.01),
+        (4, (4.9476, 5.4752), 0.01),
+        (8, (2.6720, 2.9887), 0.01),
+        (4, (5.3, 5.4752), 0.05),  # few steps that are slower than the captured one
+    ],
+)
+def test_noise_of_the_timed_steps_leaves_the_default_hosts_extra_computing_true(cards, timed_s, tolerance):
+    attributions, truth = {}, []
+    for name, step_s in zip(PAIRS[cards], timed_s, strict=True):
+        timeline = true_step(name)
+        truth.append(step_figures(timeline, 0).computing_ns / 1e6)
+        seen = step_figures(captured(timeline, 1.3), 0)
+        attributions[name] = captured_step(*(ns / 1e6 for ns in (seen[0], seen[1], seen.free_ns)), step_s)
+    assert truth[1] - truth[0] == pytest.approx(TRUE_EXTRA_MS[cards], abs=0.1)
+    found = evidence_of(attributions)
+    one, other = (found[name] for name in PAIRS[cards])
+    assert extra_computing(other, one, 1.0).extra_ms == pytest.approx(TRUE_EXTRA_MS[cards], rel=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("cards", "one", "other"),
+    [  # of a run of the default host: computing, exposed and idle ms captured, then s timed
+        (2, (12111.4, 341.6, 11.0, 9.6944), (12222.8, 1013.0, 9.3, 10.3821)),
+        (4, (6066.3, 257.6, 11.0, 4.9476), (6238.5, 682.3, 11.0, 5.4752)),
+        (8, (3074.1, 321.7, 11.1, 2.6720), (3105.4, 571.8, 10.9, 2.9887)),
+    ],
+)
+def test_noise_of_the_captured_steps_stays_below_the_floor(cards, one, other):
+    found = evidence_of({name: captured_step(*step) for name, step in zip(PAIRS[cards], (one, other), strict=True)})
+    extra = extra_computing(*(found[name] for name in reversed(PAIRS[cards])), 1.0)
+    assert abs(extra.extra_ms - TRUE_EXTRA_MS[cards]) < extra.floor_ms
+    assert extra.differs == (cards == 4)
+
+
+def test_an_unmasked_forms_bound_is_that_of_masking_turned_on():
+    parts = step_parts(attribution(), parse_form("tp1-usp2"), MODEL)
+    assert (parts.mask_chunks, parts.mask_bound, parts.masked_ms) == (4, 0.75, 40.0)
+    assert parts.mask_warnings == ()
+    masked = step_parts(attribution(chunks=2), parse_form("tp1-usp2+mask2"), MODEL)
+    assert (masked.mask_chunks, masked.mask_bound, masked.mask_warnings) == (2, 0.5, ("odd",))
+    assert step_parts({"status": "refused"}) is None
+
+
+def test_attention_hides_only_as_much_as_it_does_without_the_profiler():
+    timed = attribution()
+    timed["masking"]["ranks"][0]["F_timed_ms"] = 2.0  # captured 8 ms, C is 4 ms
+    parts = step_parts(timed, parse_form("tp1-usp2"), MODEL)
+    assert parts.mask_bound == pytest.approx(1 - (1 + 3 * 0.5 + 0.25) / 4)
+    masked = attribution(chunks=2)
+    masked["masking"]["ranks"][0]["bound_timed"] = 0.25
+    assert step_parts(masked, parse_form("tp1-usp2+mask2"), MODEL).mask_bound == 0.25
+
+
+def test_masking_bound_formula():
+    assert masking_bound(8, 8, 4) == 0.75
+    # C = 8, n = 4: c = 2, f = 1: 1 − (2 + 3 × 1 + 0.5) ÷ 8
+    assert masking_bound(8, 4, 4) == pytest.approx(1 - 5.5 / 8)
+    assert masking_bound(8, 8, 1) == 0.0
+
+
+def test_evidence_is_gathered_from_stored_rows():
+    cells = [
+        {"form": "tp1-usp2", "tier": tier, "window": window, "step_s": step, "dispersion_pct": "0.4", "usable": "true"}
+        for tier, window, step in (
+            ("few", "all", "1.1"),
+            ("anchor", "1", "1.0"),
+            ("anchor", "2", "1.2"),
+            ("anchor", "all", "1.05"),
+        )
+    ]
+    sessions = [{"form": "tp1-usp2", "window": 1, "status": "measured", "reason": ""}]
+    (found,) = gather([parse_form("tp1-usp2")], sessions, cells, {"tp1-usp2": attribution()})
+    assert (found.step_few_s, found.step_anchor_s, found.usable) == (1.1, 1.05, True)
+    assert found.windows == {"1": 1.0, "2": 1.2}
+    assert found.exposed_share == 0.4  # the attribution's own figure, also where the anchor's step is another

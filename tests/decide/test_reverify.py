@@ -1,0 +1,138 @@
+"""When a stored decision must be verified again, and how it is remembered."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from anchormatrix.decide.evidence import FormEvidence, StepParts
+from anchormatrix.decide.ledger import append_bases, basis_as_dict, basis_from_dict, read_bases
+from anchormatrix.decide.reverify import Stored, reverify
+from anchormatrix.records.form import parse_form
+
+
+def form(name="tp1-usp4", few=1.0, anchor=1.0, exposed_ms=100.0):
+    parts = StepParts(800, exposed_ms, 0, 50, exposed_share=exposed_ms / 1000)
+    return FormEvidence(parse_form(name), "measured", step_few_s=few, step_anchor_s=anchor, parts=parts)
+
+
+def stored(**changes):
+    facts = {"model.bytes_per_value": 2, "engine.extra_args": "", "workload.seed": 42}
+    base = {
+        "verdict": {"status": "extrapolates", "r": {"tp1-usp4": 1.01}},
+        "evidence": (form(),),
+        "facts": {**facts, **changes.pop("facts", {})},
+        "fixed_s": {"encode": 0.4, "decode": 3.0},
+        "possible": (parse_form("tp1-usp4"),),
+    }
+    return Stored(**{**base, **changes})
+
+
+def fired(now, before=None):
+    return {trigger.trigger: trigger.text for trigger in reverify(before or stored(), now) if trigger.fired}
+
+
+def test_nothing_fires_while_nothing_changes():
+    assert fired(stored()) == {}
+    assert len(reverify(stored(), stored())) == 8
+
+
+@pytest.mark.parametrize(
+    ("now", "trigger", "text"),
+    [
+        ({"verdict": {"status": "order_flip", "r": {}}}, "order flip", "the tiers rank the forms differently"),
+        ({"verdict": {"status": "drift", "r": {"a": 1.09}}}, "step time drift", "a +9.0 % between the tiers"),
+        (
+            {"evidence": (form(exposed_ms=160.0),)},
+            "exposed-communication share drift",
+            "tp1-usp4 10.0 % → 16.0 %",
+        ),
+        (
+            {"evidence": (form(few=1.2),)},
+            "short-task communication pathology",
+            "few-step steps are slower than the anchor's: tp1-usp4 +20.0 %",
+        ),
+        (
+            {"facts": {"engine.extra_args": "--quantization fp8"}},
+            "step structure changed",
+            "engine.extra_args  → --quantization fp8: quantization shortens compute, so communication's share rises",
+        ),
+        (
+            {"facts": {"model.sparse_block": 128}},
+            "step structure changed",
+            "model.sparse_block None → 128: sparse attention swaps operators",
+        ),
+        (
+            {"facts": {"engine.env.CACHE_DIT": "1"}},
+            "step structure changed",
+            "engine.env.CACHE_DIT None → 1: caching skips forwards",
+        ),
+        (
+            {"possible": (parse_form("tp1-usp4"), parse_form("tp2-usp2"))},
+            "memory unlocks forms",
+            "newly possible: tp2-usp2",
+        ),
+        ({"fixed_s": {"encode": 0.9, "decode": 3.1}}, "new fixed cost", "encode 0.40 s → 0.90 s"),
+        ({"fixed_s": {"upscale": 2.0}}, "new fixed cost", "upscale 0.00 s → 2.00 s"),
+        ({"facts": {"workload.seed": 7}}, "configuration changed", "workload.seed 42 → 7"),
+    ],
+)
+def test_each_trigger_fires_with_its_numbers(now, trigger, text):
+    assert fired(stored(**now)) == {trigger: text}
+
+
+def test_a_first_decision_has_nothing_to_compare_with_and_says_so():
+    found = {item.trigger: item for item in reverify(None, stored())}
+    untested = {name: item.text for name, item in found.items() if not item.evaluated}
+    assert untested == dict.fromkeys(
+        (
+            "exposed-communication share drift",
+            "step structure changed",
+            "memory unlocks forms",
+            "new fixed cost",
+            "configuration changed",
+        ),
+        "nothing to compare with yet: no earlier decision of this size",
+    )
+    assert not any(item.fired for item in found.values())
+    assert found["order flip"].text == "both tiers rank the forms alike"
+
+
+def test_what_was_not_measured_is_not_called_quiet():
+    bare = stored(verdict={"status": "incomplete", "r": {}}, evidence=(form("tp1-usp2"),), fixed_s={})
+    found = {item.trigger: item.text for item in reverify(stored(), bare) if not item.evaluated}
+    assert found == {
+        "order flip": "the tiers cannot be compared: the verdict is incomplete",
+        "step time drift": "no form was measured at both tiers",
+        "exposed-communication share drift": "no form has an exposed share from then and from now",
+        "short-task communication pathology": "no form on 4 or more ranks was measured at both tiers",
+        "new fixed cost": "no stage outside the DiT was timed",
+    }
+
+
+def test_a_few_step_step_that_is_a_little_slower_is_told_with_the_limit():
+    (found,) = (item for item in reverify(None, stored(evidence=(form(few=1.02),))) if "short-task" in item.trigger)
+    assert (found.fired, found.text) == (False, "no few-step step is slower than its anchor's by more than 5 %")
+
+
+def test_few_ranks_do_not_make_a_short_task_pathology():
+    assert fired(stored(evidence=(form("tp1-usp2", few=1.2),))) == {}
+
+
+def test_a_remembered_decision_comes_back_as_it_was(tmp_path):
+    ledger = tmp_path / "decisions.jsonl"
+    line = basis_as_dict(4, "c4-x", "tp1-usp4", stored())
+    append_bases(ledger, [line], read_bases(ledger))
+    append_bases(ledger, [line], read_bases(ledger))  # nothing new: nothing appended
+    assert ledger.read_text().count("\n") == 1
+    back = basis_from_dict(read_bases(ledger)[4][-1])
+    assert fired(stored(), back) == {}
+    assert fired(stored(facts={"workload.seed": 7}), back) == {"configuration changed": "workload.seed 42 → 7"}
+
+
+def test_a_torn_line_is_left_behind_and_not_glued_to_the_next(tmp_path):
+    ledger = tmp_path / "decisions.jsonl"
+    ledger.write_text(json.dumps(basis_as_dict(4, "c4-x", None, stored())) + '\n{"size": 4, "contr')
+    append_bases(ledger, [basis_as_dict(8, "c8-x", None, stored())], read_bases(ledger))
+    assert {size: len(lines) for size, lines in read_bases(ledger).items()} == {4: 1, 8: 1}

@@ -1,0 +1,250 @@
+"""Cells and the verdict: medians, dispersion, ties within the noise floor, and every status with its reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anchormatrix.decide.cells import COLUMNS, SessionResult, build_cells, read_cells, read_session
+from anchormatrix.decide.verdict import Verdict, judge
+from anchormatrix.errors import InputError
+from anchormatrix.records.settings import VerdictSettings
+from anchormatrix.store.files import write_csv, write_json, write_text
+
+A, B, C = "tp1-usp4", "tp2-usp2", "tp4-usp1"
+LIMITS = VerdictSettings(dispersion_pct=3, drift_pct=5, noise_floor_pct=1, window_drift_pct=3)
+
+
+def around(step_s: float, pct: float = 0.4) -> tuple[float, ...]:
+    """Three repeats whose median is ``step_s`` and whose dispersion is ``pct``."""
+    return (step_s * (1 - pct / 200), step_s * (1 + pct / 200), step_s)
+
+
+def session(
+    form: str, window: int, few: float, anchor: float, *, pct: float = 0.4, steady: bool = True
+) -> SessionResult:
+    return SessionResult(
+        contract="c4-0123456789",
+        form=form,
+        window=window,
+        status="measured",
+        reason="",
+        steady=steady,
+        values_s={"few": around(few, pct), "anchor": around(anchor, pct)},
+        denominators={"few": (("bar", 4),) * 3, "anchor": (("bar", 10),) * 3},
+    )
+
+
+def failed(form: str, window: int, status: str, reason: str) -> SessionResult:
+    return SessionResult("c4-0123456789", form, window, status, reason, False, {}, {})
+
+
+def both(form: str, few: float, anchor: float, **facts: float) -> list[SessionResult]:
+    return [session(form, window, few, anchor, **facts) for window in (1, 2)]  # type: ignore[arg-type]
+
+
+def verdict(*sessions: SessionResult, forms: tuple[str, ...] = (A, B), windows: int = 2) -> Verdict:
+    cells = build_cells(sessions, repeats=3, dispersion_pct=3)
+    return judge("c4-0123456789", 4, cells, sessions, forms=forms, windows=windows, limits=LIMITS)
+
+
+def test_a_cell_is_the_median_with_its_dispersion() -> None:
+    cells = build_cells([session(A, 1, 2.0, 2.2), session(A, 2, 2.1, 2.2)], repeats=3, dispersion_pct=3)
+    found = {(cell.tier, cell.window): cell for cell in cells}
+    assert found["few", "1"].step_s == 2.0
+    assert found["few", "1"].dispersion_pct == pytest.approx(0.4)
+    assert found["few", "all"].step_s == pytest.approx(2.05, abs=0.005)
+    assert len(found["few", "all"].values_s) == 6
+    assert found["few", "all"].dispersion_pct == pytest.approx(0.4)
+
+
+def test_extrapolates_when_both_tiers_agree() -> None:
+    result = verdict(*both(A, 1.0, 1.01), *both(B, 1.1, 1.12))
+    assert (result.status, result.winner) == ("extrapolates", A)
+    assert result.r == pytest.approx({A: 1.01, B: 1.12 / 1.1})
+    assert (result.order_few, result.order_anchor) == (((A,), (B,)), ((A,), (B,)))
+    assert result.margin_pct == pytest.approx(10.9, abs=0.1)
+
+
+def test_drift_when_a_step_time_changes_between_the_tiers() -> None:
+    result = verdict(*both(A, 1.0, 1.09), *both(B, 1.1, 1.2))
+    assert (result.status, result.winner) == ("drift", A)
+    assert "measure at the anchor" in result.cure
+
+
+def test_order_flip_follows_the_anchor() -> None:
+    result = verdict(*both(A, 1.0, 1.08), *both(B, 1.05, 1.02))
+    assert (result.status, result.winner) == ("order_flip", B)
+
+
+def test_a_flip_within_the_noise_floor_is_a_tie() -> None:
+    result = verdict(*both(A, 1.0, 1.004), *both(B, 1.004, 1.0))
+    assert (result.status, result.winner, result.tied_with) == ("extrapolates", None, (B, A))
+    assert "No difference" in result.reason
+    assert result.ties == ((A, B, 1.0),)
+
+
+def test_the_noise_floor_grows_with_the_dispersion_of_the_cells() -> None:
+    assert verdict(*both(A, 1.0, 1.0), *both(B, 1.02, 1.02)).winner == A
+    assert verdict(*both(A, 1.0, 1.0, pct=2.5), *both(B, 1.02, 1.02)).winner is None
+
+
+def test_noise_forbids_any_ranking() -> None:
+    result = verdict(*both(A, 1.0, 1.0, pct=7), *both(B, 1.2, 1.2))
+    assert (result.status, result.winner) == ("unstable", None)
+    assert "dispersion 7.0 % is above 3 %" in result.reason
+    assert "another window" in result.cure
+
+
+def test_a_ramp_that_did_not_settle_makes_its_cells_unusable() -> None:
+    result = verdict(session(A, 1, 1, 1, steady=False), session(A, 2, 1, 1), *both(B, 1.2, 1.2))
+    assert result.status == "unstable"
+    assert "ramp" in result.reason
+
+
+def test_a_form_that_did_not_run_through_is_named_with_its_reason() -> None:
+    result = verdict(*both(A, 1.0, 1.0), *(failed(B, w, "did_not_run", "killed") for w in (1, 2)))
+    assert (result.status, result.winner) == ("incomplete", None)
+    assert result.did_not_run == ((B, "did not run through: killed"),)
+
+
+def test_the_others_are_still_ranked_beside_a_form_that_did_not_run() -> None:
+    sessions = [*both(A, 1.0, 1.0), *both(B, 1.2, 1.2), failed(C, 1, "void", "2 of 4 ranks seen")]
+    result = verdict(*sessions, forms=(A, B, C))
+    assert (result.status, result.winner) == ("incomplete", A)
+
+
+def test_a_void_session_yields_no_number() -> None:
+    assert build_cells([failed(A, 1, "void", "x")], repeats=3, dispersion_pct=3) == ()
+
+
+def test_a_missing_window_is_incomplete_and_never_decides() -> None:
+    result = verdict(session(A, 1, 1.0, 1.0), *both(B, 1.2, 1.2))
+    assert (result.status, result.winner) == ("incomplete", None)
+    assert f"{A}/anchor in window 2" in result.missing
+
+
+def test_too_few_repeats_is_incomplete_not_noise() -> None:
+    short = session(A, 1, 1.0, 1.0)
+    short.values_s["few"] = (1.0, 1.001)  # type: ignore[index]
+    result = verdict(short, session(A, 2, 1.0, 1.0), *both(B, 1.2, 1.2))
+    assert result.status == "incomplete"
+    assert "2 of 3 repeats" in result.reason
+
+
+def test_one_form_alone_is_no_comparison() -> None:
+    result = verdict(*both(A, 1.0, 1.0), forms=(A,))
+    assert (result.status, result.winner) == ("incomplete", None)
+    assert "different splits" in result.missing[0]
+
+
+def test_drift_between_the_windows_says_whether_the_conclusion_stands() -> None:
+    stands = verdict(session(A, 1, 1.0, 1.0), session(A, 2, 1.05, 1.05), *both(B, 1.3, 1.3))
+    assert (stands.winner, stands.conclusion_stands) == (A, True)
+    assert "still stands" in stands.reason
+    assert [d.exceeds for d in stands.window_drift] == [True, True, False, False]
+    falls = verdict(session(A, 1, 1.0, 1.0), session(A, 2, 1.2, 1.2), *both(B, 1.1, 1.1))
+    assert (falls.status, falls.winner, falls.conclusion_stands) == ("unstable", None, False)
+
+
+def test_where_noise_decides_nothing_no_conclusion_is_said_to_stand() -> None:
+    noisy = [session(A, 1, 1.0, 1.0, pct=5.0), session(A, 2, 1.05, 1.05, pct=5.0), *both(B, 1.3, 1.3)]
+    result = verdict(*noisy)
+    assert (result.status, result.winner) == ("unstable", None)
+    assert f"Between the windows {A}/few +5.0 %, {A}/anchor +5.0 %" in result.reason
+    assert "conclusion" not in result.reason
+
+
+def test_iterations_counted_in_two_ways_are_not_compared() -> None:
+    odd = session(B, 1, 1.2, 1.2)
+    odd.denominators["few"] = (("requested", 5),) * 3  # type: ignore[index]
+    result = verdict(*both(A, 1.0, 1.0), odd, session(B, 2, 1.2, 1.2))
+    assert result.status == "unstable"
+    assert "counted alike" in result.reason
+
+
+@given(st.lists(st.floats(0.1, 10), min_size=2, max_size=3), st.lists(st.floats(0.1, 10), min_size=2, max_size=3))
+@settings(max_examples=80, deadline=None)
+def test_the_winner_is_never_slower_than_another_form_beyond_the_floor(few: list[float], anchor: list[float]) -> None:
+    forms = (A, B, C)[: min(len(few), len(anchor))]
+    result = verdict(*(s for f, x, y in zip(forms, few, anchor, strict=False) for s in both(f, x, y)), forms=forms)
+    best = min(anchor[: len(forms)])
+    if result.winner:
+        assert anchor[forms.index(result.winner)] == best
+        assert not result.tied_with
+    else:
+        assert len(result.tied_with) > 1
+
+
+def test_cells_and_sessions_survive_their_files(tmp_path: Path) -> None:
+    folder = tmp_path / A / "w1"
+    rows = "role,tier,step_s,iterations,denominator\nramp,few,0.9,4,bar\nmeasured,few,1.0,4,bar\nmeasured,few,,4,bar\n"
+    write_text(folder / "requests.csv", rows)
+    facts = {"contract": "c4-x", "form": A, "window": 1, "status": "measured", "ramp": {"steady": True}}
+    write_json(folder / "session.json", facts)
+    found = read_session(folder / "session.json", "c4-x")
+    assert found.values_s == {"few": (1.0,)}
+    cells = build_cells([found], repeats=1, dispersion_pct=3)
+    write_csv(tmp_path / "cells.csv", COLUMNS, (cell.row() for cell in cells))
+    assert read_cells(tmp_path / "cells.csv") == cells
+
+
+def test_numbers_of_another_contract_are_refused(tmp_path: Path) -> None:
+    facts = {"contract": "c4-old", "form": A, "window": 1, "status": "void"}
+    write_json(tmp_path / "session.json", facts)
+    with pytest.raises(InputError, match="was measured under 'c4-old'"):
+        read_session(tmp_path / "session.json", "c4-new")
+
+
+@pytest.mark.parametrize("rows", ["role,tier\n", "role,tier,step_s,iterations,denominator\nmeasured,few,nan,4,bar\n"])
+def test_a_damaged_request_table_names_its_file(tmp_path: Path, rows: str) -> None:
+    write_text(tmp_path / "requests.csv", rows)
+    facts = {"contract": "c", "form": A, "window": 1, "status": "measured", "ramp": {}}
+    write_json(tmp_path / "session.json", facts)
+    with pytest.raises(InputError, match=str(tmp_path)):
+        read_session(tmp_path / "session.json")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("status", "Measured"), ("status", ["measured"]), ("window", "1"), ("window", 1.5), ("window", True), ("ramp", 5)],
+)
+def test_a_session_with_a_wrong_value_inside_is_refused(tmp_path: Path, key: str, value: object) -> None:
+    write_text(tmp_path / "requests.csv", "role,tier,step_s,iterations,denominator\nmeasured,few,1.0,4,bar\n")
+    facts = {"contract": "c", "form": A, "window": 1, "status": "measured", "ramp": {"steady": True}}
+    write_json(tmp_path / "session.json", facts | {key: value})
+    with pytest.raises(InputError, match="not a session"):
+        read_session(tmp_path / "session.json")
+
+
+def test_only_true_says_that_a_ramp_settled(tmp_path: Path) -> None:
+    write_text(tmp_path / "requests.csv", "role,tier,step_s,iterations,denominator\nmeasured,few,1.0,4,bar\n")
+    facts = {"contract": "c", "form": A, "window": 1, "status": "measured", "ramp": {"steady": "false"}}
+    write_json(tmp_path / "session.json", facts)
+    assert read_session(tmp_path / "session.json").steady is False
+
+
+_GOOD = "c4,tp1-usp4,few,1,1,1,0.5,true,,1,1,1.0\nc4,tp1-usp4,few,all,1,1,0.5,true,,1,1,1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (",1.0\n", ",nan\n", "cells.csv:2: not a cell"),
+        (",1.0\n", ",1;-1\n", "cells.csv:2: not a cell"),
+        (",0.5,", ",inf,", "cells.csv:2: not a cell"),
+        (",true,", ",False,", "'False' is none of true, false"),
+        (",all,", ",1,", "lists tp1-usp4/few/1 twice"),
+        (",all,", ",2,", "has no row of tp1-usp4/few for all windows"),
+        (",0.5,true,,1,1,1.0\n", "\n", "cells.csv:2: not a cell"),
+    ],
+)
+def test_a_wrong_cell_names_its_file(tmp_path: Path, before: str, after: str, message: str) -> None:
+    write_text(tmp_path / "cells.csv", ",".join(COLUMNS) + "\n" + _GOOD)
+    assert len(read_cells(tmp_path / "cells.csv")) == 2
+    write_text(tmp_path / "cells.csv", ",".join(COLUMNS) + "\n" + _GOOD.replace(before, after))
+    with pytest.raises(InputError, match=message):
+        read_cells(tmp_path / "cells.csv")

@@ -1,0 +1,18 @@
+"""A sweep that no test can make is empty and says why: it holds nothing else up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from serving_world import World, rig_of, small_settings, whole_host
+
+from anchormatrix.measure.bandwidth.plan import SweepOrder
+from anchormatrix.measure.bandwidth.sweep import run_sweep
+
+
+def test_where_every_test_fails_the_sweep_is_empty_and_names_the_reason(tmp_path: Path) -> None:
+    rig = rig_of(World(tmp_path))
+    order = SweepOrder("all_to_all", (0, 1, 2, 3), "UB", 1, (1_000_000,), 3)
+    sweep = run_sweep([order], whole_host(), rig.host, rig.device, small_settings(), lambda _: None)
+    assert sweep.points == ()
+    assert sweep.source.startswith("hccl-test; all_to_all over 4 ranks (UB), 1 at once: ")

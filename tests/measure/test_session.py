@@ -1,0 +1,329 @@
+"""A session: what it sends, what it believes, and what it does when something goes wrong."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serving_world import World, rig_of, small_settings, whole_host
+
+from anchormatrix.decide.cells import build_cells, read_session
+from anchormatrix.errors import BusyError, ContractError, HostError, LeaseError
+from anchormatrix.hosts.base import Completed
+from anchormatrix.measure.order import SessionOrder, planned_command, planned_requests
+from anchormatrix.measure.rows import Session, write_session
+from anchormatrix.measure.session import run_session
+from anchormatrix.measure.smoke_run import run_smoke
+from anchormatrix.records.contract import Contract
+from anchormatrix.records.form import parse_form
+from anchormatrix.records.settings import Settings
+from anchormatrix.store.files import write_json
+
+FORM = parse_form("tp1-usp4")
+
+
+def order(tmp_path: Path, window: int = 2) -> SessionOrder:
+    return SessionOrder(whole_host(), FORM, window, tmp_path / "results")
+
+
+def measure(tmp_path: Path, settings: Settings | None = None, window: int = 2, **facts: Any) -> tuple[Session, World]:
+    world = World(tmp_path, **facts)
+    return run_session(order(tmp_path, window), rig_of(world, settings)), world
+
+
+def roles(session: Session) -> str:
+    return " ".join(f"{row.sent.role[0]}{row.sent.steps}" for row in session.rows)
+
+
+def test_warm_ups_until_steady_then_few_and_anchor_alternate(tmp_path: Path) -> None:
+    session, _ = measure(tmp_path)
+    assert (session.status, session.reason) == ("measured", "")
+    assert roles(session) == "r4 r4 r4 r4 m4 m10 m4 m10 m4 m10"
+    assert session.details["ramp"]["first_steady"] == 3
+    assert [row.step_s for row in session.rows[4:]] == [pytest.approx(3.0)] * 6
+    assert session.details["proof"]["ok"]
+    assert session.details["stop"]["how"] == "sigint"
+    assert session.details["findings"] == []
+
+
+def test_its_files_are_read_back_as_cells(tmp_path: Path) -> None:
+    session, _ = measure(tmp_path)
+    path = tmp_path / "w2" / "session.json"
+    write_session(session, path, {"generation": 1})
+    cells = build_cells([read_session(path)], repeats=3, dispersion_pct=3)
+    assert [(cell.tier, cell.window, cell.step_s, cell.usable) for cell in cells] == [
+        ("few", "2", 3.0, True), ("few", "all", 3.0, True), ("anchor", "2", 3.0, True), ("anchor", "all", 3.0, True),
+    ]  # fmt: skip
+    with path.with_name("requests.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["role"] for row in rows].count("measured") == 6
+    assert rows[4]["ranks"] == "4"
+    assert json.loads(path.read_text())["generation"] == 1
+    assert "sampling params" in path.with_name("server.log").read_text()
+
+
+def test_a_ramp_that_never_settles_is_said_and_measured_all_the_same(tmp_path: Path) -> None:
+    session, _ = measure(tmp_path, ramp=(0.5, 0.6, 0.7, 0.8, 0.9, 1.0))
+    assert session.status == "measured"
+    assert session.details["ramp"]["steady"] is False
+    assert session.details["findings"][0]["kind"] == "ramp"
+
+
+def test_the_first_window_captures_after_the_repeats(tmp_path: Path) -> None:
+    settings = small_settings(capture={"enabled": True})
+    session, world = measure(tmp_path, settings, window=1)
+    capture = session.details["capture"]
+    assert (capture["status"], capture["request"], capture["files"]) == ("captured", 11, 1)
+    assert roles(session).endswith("m10 c1")
+    folder = tmp_path / "results" / session.contract / FORM.name / "capture"
+    assert (folder / "rank0" / "kernel_details.csv").exists()
+    assert json.loads((folder / "capture.json").read_text())["status"] == "captured"
+    assert "--profiler-config" in world.started[0]
+
+
+def test_a_capture_without_rows_is_empty(tmp_path: Path) -> None:
+    settings = small_settings(capture={"enabled": True})
+    session, _ = measure(tmp_path, settings, window=1, profile="Name\n")
+    assert session.details["capture"]["status"] == "empty"
+    assert not (tmp_path / "results" / session.contract / FORM.name / "capture").exists()
+
+
+def test_a_failed_capture_costs_no_measurement(tmp_path: Path) -> None:
+    settings = small_settings(capture={"enabled": True})
+    session, _ = measure(tmp_path, settings, window=1, faults={11: "die"})
+    assert session.status == "measured"
+    assert session.details["capture"]["status"] == "failed"
+
+
+def test_a_capture_triggered_by_the_environment_lies_where_it_was_announced(tmp_path: Path) -> None:
+    settings = small_settings(capture={"enabled": True, "trigger": "env"})
+    session, _ = measure(tmp_path, settings, window=1)
+    assert session.env["VLLM_TORCH_PROFILER_REQUEST"] == "13"
+    assert [row.sent.role for row in session.rows].index("capture") == 12
+
+
+def test_a_repeat_whose_line_was_spoiled_is_sent_again(tmp_path: Path) -> None:
+    session, _ = measure(tmp_path, faults={6: "spoil"})
+    assert session.status == "measured"
+    assert roles(session).endswith("m10 m4 m10 m10")
+    assert [row.status for row in session.rows].count("untimed") == 1
+
+
+def test_a_lost_answer_keeps_its_timing(tmp_path: Path) -> None:
+    session, _ = measure(tmp_path, faults={6: "lost"})
+    assert [row.status for row in session.rows].count("lost") == 1
+    assert session.details["log"]["lost_responses"] == 1
+    assert len([row for row in session.rows if row.sent.role == "measured" and row.step_s]) == 6
+
+
+def test_a_form_that_cannot_start_keeps_its_evidence(tmp_path: Path) -> None:
+    session, world = measure(tmp_path, start="oom")
+    assert session.status == "did_not_run"
+    assert "out_of_memory" in session.reason
+    assert any("OutOfMemoryError" in line for line in session.evidence)
+    assert world.servers == 1
+
+
+def test_a_server_that_died_once_is_tried_again(tmp_path: Path) -> None:
+    session, world = measure(tmp_path, faults={6: "die"}, faulty_servers=1)
+    assert (session.status, world.servers) == ("measured", 2)
+    assert [item["status"] for item in session.tries] == ["did_not_run", "measured"]
+
+
+def test_a_server_that_always_dies_did_not_run_through(tmp_path: Path) -> None:
+    session, world = measure(tmp_path, faults={6: "die"})
+    assert (session.status, world.servers) == ("did_not_run", 2)
+    assert "request 6" in session.reason
+    assert any("device lost" in line for line in session.evidence)
+
+
+def test_a_refused_form_is_not_started(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    refused = replace(order(tmp_path), form=parse_form("tp1-usp4+mask4"))
+    session = run_session(refused, rig_of(world))
+    assert (session.status, world.servers) == ("did_not_run", 0)
+    assert "masking" in session.reason
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"), [({"ranks": 1}, "1 of 4 ranks"), ({"sp_size": 2}, "sp_size is 2, 4 asked")]
+)
+def test_a_form_that_did_not_take_effect_is_void(tmp_path: Path, facts: dict[str, int], words: str) -> None:
+    session, _ = measure(tmp_path, **facts)
+    assert session.status == "void"
+    assert words in session.reason
+
+
+@pytest.mark.parametrize("start", ["ready", "exit"])
+def test_a_form_whose_own_check_fails_is_void_whether_or_not_it_is_served(tmp_path: Path, start: str) -> None:
+    session, _ = measure(tmp_path, distance="2.00e-02", start=start)
+    assert session.status == "void"
+    assert "relative distance 2.00e-02, limit 1.00e-05" in session.reason
+    assert session.details["proof"]["check"]["ok"] is False
+
+
+def test_a_model_without_stage_times_is_unmeasurable_after_two_requests(tmp_path: Path) -> None:
+    session, _ = measure(tmp_path, stage_lines=False)
+    assert (session.status, len(session.rows)) == ("unmeasurable", 2)
+    assert "logs no stage times" in session.reason
+
+
+def test_a_full_disk_on_the_host_is_not_taken_for_a_silent_model(tmp_path: Path, monkeypatch) -> None:
+    rig = rig_of(World(tmp_path, stage_lines=False))
+    table = "Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/sda1 100 100 0 100% /\n"
+    monkeypatch.setattr(rig.host, "run", lambda argv, **_: Completed(tuple(argv), 0, table, "", 0.0))
+    with pytest.raises(HostError, match=r"the disk is full \(0 kB free\)"):
+        run_session(order(tmp_path), rig)
+
+
+def test_a_tenant_who_came_makes_the_session_contaminated_and_it_is_measured_again(tmp_path: Path) -> None:
+    settings = small_settings(health={"on_busy": "wait", "busy_wait_s": 0.5, "contaminated_tries": 2})
+    world = World(tmp_path, tenant_after=range(1, 2))
+    rig = rig_of(world, settings)
+    reads = 0
+
+    def leaves(state: object = None, *, timeout_s: float = 0) -> Any:
+        nonlocal reads
+        reads += 1
+        found = world.state()
+        if world.finished == 1:
+            world.tenant_after = range(0)
+        return found
+
+    object.__setattr__(rig.device, "read", leaves)
+    session = run_session(order(tmp_path), rig)
+    assert [item["status"] for item in session.tries] == ["contaminated", "measured"]
+    assert "intruder (pid 4242" in session.tries[0]["reason"]
+
+
+def test_numbers_beside_a_tenant_are_void_when_he_stays(tmp_path: Path) -> None:
+    settings = small_settings(health={"contaminated_tries": 1})
+    session, _ = measure(tmp_path, settings, tenant_after=range(1, 9))
+    assert session.status == "contaminated"
+
+
+def test_a_card_that_alarms_inside_the_session_voids_it(tmp_path: Path) -> None:
+    session, _ = measure(tmp_path, alarm_after=range(1, 9))
+    assert (session.status, "card 1 says Alarm" in session.reason) == ("void", True)
+
+
+def test_a_stale_contract_a_tenant_or_a_lease_stop_it_before_the_start(tmp_path: Path) -> None:
+    for facts, error in (({"alarm_after": range(9)}, ContractError), ({"tenant_after": range(9)}, BusyError)):
+        world = World(tmp_path, **facts)  # type: ignore[arg-type]
+        with pytest.raises(error):
+            run_session(order(tmp_path), rig_of(world))
+        assert world.servers == 0
+    world = World(tmp_path)
+    other = replace(whole_host(), driver="0")
+    with pytest.raises(ContractError, match="driver is 1, not 0"):
+        run_session(SessionOrder(other, FORM, 1, tmp_path), rig_of(world))
+    rig = rig_of(world)
+    rig.host.held = True  # type: ignore[attr-defined]
+    with pytest.raises(LeaseError):
+        run_session(order(tmp_path), rig)
+
+
+def smoked(tmp_path: Path, contract: Contract, step_s: float) -> Path:
+    path = tmp_path / "results" / contract.id / "smoke.json"
+    write_json(path, {"status": "passed", "form": FORM.name, "step_s": step_s, "findings": [], "state": "fit"})
+    return path
+
+
+def test_a_residue_that_came_after_the_smoke_voids_the_numbers(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    contract = whole_host()
+    smoke = smoked(tmp_path, contract, 0.3)
+    session = run_session(order(tmp_path), rig_of(world))
+    assert session.status == "void"
+    assert "10.0 times the smoke of these cards: the residue state" in session.reason
+    with pytest.raises(ContractError, match="suspect"):
+        run_session(order(tmp_path), rig_of(world))
+    assert json.loads(smoke.read_text())["status"] == "rejected"
+
+
+def test_a_killed_server_makes_the_cards_suspect_until_a_smoke_passes(tmp_path: Path) -> None:
+    world = World(tmp_path, stop_how="sigkill")
+    contract = whole_host()
+    smoked(tmp_path, contract, 3.0)
+    mark = tmp_path / "results" / contract.id / "suspect.json"
+    assert run_session(order(tmp_path), rig_of(world)).status == "measured"
+    assert mark.exists()
+    world.stop_how, before = "sigint", world.servers
+    assert run_session(order(tmp_path), rig_of(world)).status == "measured"
+    assert (mark.exists(), world.servers - before) == (False, 2)
+
+
+def test_cards_on_which_another_clone_had_to_kill_a_job_need_a_smoke_first(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    smoked(tmp_path, whole_host(), 3.0)
+    rig = rig_of(world)
+    rig.host.killed.add(0)
+    assert run_session(order(tmp_path), rig).status == "measured"
+    assert (rig.host.killed, world.servers) == (set(), 2)
+
+
+def test_a_dry_run_names_the_exact_command_and_requests(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    rig = rig_of(world, small_settings(capture={"enabled": True}))
+    command = planned_command(order(tmp_path, 1), rig)
+    assert command.argv[:2] == ("vllm", "serve")
+    assert planned_requests(order(tmp_path, 1), rig)[-1] == "1 excluded request of 1 steps under the profiler"
+    assert world.servers == 0
+
+
+def test_a_smoke_uses_the_first_form_that_runs(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    contract, rig = whole_host(), rig_of(world)
+    forms = [parse_form("tp1-usp4+mask4"), FORM]
+    smoke, stopped = run_smoke(contract, forms, rig, tmp_path / "results")
+    assert (smoke.status, smoke.form, smoke.step_s) == ("unverified", FORM.name, pytest.approx(3.0 * 0.87))
+    assert smoke.details["tried"] == ["tp1-usp4+mask4", FORM.name]
+    assert stopped is not None
+
+
+RESIDUE = {"status": "rejected", "findings": [{"kind": "residue", "text": "ten times slower"}], "state": "fit"}
+
+
+def smoke_of_cards_0_and_1(results: Path, **smoke: str) -> str:
+    """Store the smoke of a pair inside the host's four cards."""
+    pair = replace(whole_host(), cards=(0, 1), links=(("X", "UB"), ("UB", "X")))
+    write_json(results / pair.id / "contract.json", pair.as_dict())
+    write_json(results / pair.id / "smoke.json", {**RESIDUE, **smoke})
+    write_json(results / "contracts.json", {"contracts": [{**pair.as_dict(), "state": "fit"}]})
+    return pair.id
+
+
+def test_a_group_of_unknown_speed_that_holds_cards_in_the_residue_state_is_rejected(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    pair = smoke_of_cards_0_and_1(results)
+    smoke, _ = run_smoke(whole_host(), [FORM], rig_of(World(tmp_path)), results)
+    assert (smoke.status, [finding.kind for finding in smoke.findings]) == ("rejected", ["unverified", "residue"])
+    assert smoke.findings[-1].text == (
+        f"it holds damaged cards: cards 0,1 are in the residue state (smoke of {pair}); "
+        "reset the driver or use another group"
+    )
+
+
+def test_a_smoke_that_passes_on_its_own_keeps_a_group_with_such_cards(tmp_path: Path) -> None:
+    smoke_of_cards_0_and_1(tmp_path / "results")
+    smoke, _ = run_smoke(whole_host(), [FORM], rig_of(World(tmp_path)), tmp_path / "results", history=lambda *_: 3.0)
+    assert smoke.status == "passed"
+
+
+@pytest.mark.parametrize(("stored", "night"), [({"state": "busy"}, None), ({"night": "2026-11-29"}, "2026-11-30")])
+def test_a_residue_of_another_state_or_night_rejects_nothing(
+    tmp_path: Path, stored: dict[str, str], night: str | None
+) -> None:
+    smoke_of_cards_0_and_1(tmp_path / "results", **stored)
+    smoke, _ = run_smoke(whole_host(), [FORM], rig_of(World(tmp_path)), tmp_path / "results", night=night)
+    assert smoke.status == "unverified"
+
+
+def test_a_smoke_in_which_no_form_runs_rejects_the_group(tmp_path: Path) -> None:
+    world = World(tmp_path, start="exit")
+    smoke, _ = run_smoke(whole_host(), [FORM], rig_of(world), tmp_path / "results")
+    assert (smoke.status, [finding.kind for finding in smoke.findings]) == ("rejected", ["did_not_run"])

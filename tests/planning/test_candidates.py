@@ -1,0 +1,132 @@
+"""Which forms a model allows, and why each other one is excluded."""
+
+from __future__ import annotations
+
+import pytest
+
+from anchormatrix.errors import ConfigError
+from anchormatrix.planning.candidates import (
+    check,
+    enumerate_forms,
+    explicit_forms,
+    mask_chunks,
+    pair_statement,
+    same_size_pair,
+    splits,
+)
+from anchormatrix.planning.model_figures import EngineLimits, ModelFigures, figures_from
+from anchormatrix.records.form import parse_form
+
+WAN = ModelFigures(
+    layers=40, heads=40, kv_heads=40, head_dim=128, ffn_dim=13824, sequence_tokens=32760, guidance_branches=2
+)
+GQA = ModelFigures(layers=30, heads=24, kv_heads=4, head_dim=128, sequence_tokens=30720)
+
+
+def names(forms):
+    return [form.name for form in forms]
+
+
+def test_two_cards_of_a_plain_model_can_be_split_five_ways():
+    found = enumerate_forms(WAN, 2)
+    assert names(found.forms) == ["tp1-usp2", "tp1-usp1-cfg2", "tp1-usp1-ag2", "tp1-usp1-ring2", "tp2-usp1"]
+    assert [(e.form.name, e.reason) for e in found.excluded] == [
+        ("tp1-usp1-pp2", "the engine offers no pipeline parallelism (pp2)")
+    ]
+
+
+def test_every_split_of_a_size_is_a_candidate_or_has_a_reason():
+    found = enumerate_forms(WAN, 8)
+    assert {*found.forms, *(e.form for e in found.excluded)} == set(splits(8))
+    assert len(list(splits(8))) == 56
+    assert all(form.cards == 8 for form in found.forms)
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "reason"),
+    [
+        ("tp3-usp1", WAN, "40 heads are not divisible by tp 3"),
+        ("tp1-usp16", WAN, "(heads ÷ tp) % usp must be 0: (40 ÷ 1) % 16 = 8"),
+        ("tp8-usp2", WAN, "(heads ÷ tp) % usp must be 0: (40 ÷ 8) % 2 = 1"),
+        ("tp3-usp1", GQA, "4 KV heads can neither be divided among nor repeated over tp 3"),
+        ("tp1-usp6", GQA, "4 KV heads per tensor rank can neither be divided among nor repeated over usp 6"),
+        ("tp1-usp1-cfg2", GQA, "CFG parallelism needs guidance with two branches; this workload has one"),
+        ("tp1-usp1-cfg4", WAN, "2 guidance branches cannot be shared by cfg 4"),
+        ("tp1-usp1-ring16", WAN, "32760 tokens are not divisible by the sequence degree 16"),
+        ("tp1-usp1-ring2-ag2", WAN, "ring and all-gather-KV both move K and V; only one of them can be active"),
+        ("tp2-usp1+mask2", WAN, "communication masking needs a sequence-parallel collective to mask"),
+        ("tp1-usp8+mask2", WAN, "2 chunks do not divide the 5 local heads; the largest that does is 1"),
+    ],
+)
+def test_the_first_broken_rule_is_named_with_its_numbers(name, model, reason):
+    assert check(parse_form(name), model, EngineLimits(degrees=("tp", "usp", "ring", "ag", "cfg", "pp"))).startswith(
+        reason
+    )
+
+
+def test_ring_is_excluded_by_attention_masks_unless_the_engine_honours_them():
+    masked = ModelFigures(40, 40, 40, 128, 32760, attention_mask=True)
+    ring = parse_form("tp1-usp1-ring2")
+    assert check(ring, masked) == "ring attention does not support attention masks here"
+    assert check(ring, masked, EngineLimits(ring_with_mask=True)) is None
+
+
+def test_sparse_blocks_must_divide_the_shards_and_exclude_ring():
+    sparse = ModelFigures(40, 40, 40, 128, 32768, sparse_block=4096)
+    assert check(parse_form("tp1-usp8"), sparse) is None
+    odd = ModelFigures(40, 40, 40, 128, 32760, sparse_block=128)
+    assert check(parse_form("tp1-usp4"), odd) == "S % (sequence degree × block) must be 0: 32760 % (4 × 128) = 504"
+    assert "silently not apply" in check(parse_form("tp1-usp1-ring2"), sparse)
+
+
+def test_grouped_query_heads_are_repeated_where_ranks_are_a_multiple():
+    assert check(parse_form("tp8-usp1"), GQA) is None
+    assert check(parse_form("tp1-usp8"), GQA) is None
+
+
+def test_masked_variants_use_the_largest_divisor_of_the_local_heads():
+    assert mask_chunks(parse_form("tp1-usp4"), WAN, 7) == 5
+    assert mask_chunks(parse_form("tp1-usp8"), WAN, 4) == 1
+    found = enumerate_forms(WAN, 4, EngineLimits(mask_chunks=(1, 7)))
+    assert "tp1-usp4+mask5" in names(found.forms)
+    assert not any("mask" in form.name and form.usp * form.ag == 1 for form in found.forms)
+
+
+def test_an_explicit_list_is_checked_by_the_same_rules_and_keeps_its_order():
+    found = explicit_forms(["tp2-usp2", "tp1-usp4", "tp1-usp2"], WAN, 4)
+    assert names(found.forms) == ["tp2-usp2", "tp1-usp4"]
+    assert [e.reason for e in found.excluded] == ["needs 2 cards, not 4"]
+
+
+def test_the_engine_has_the_last_word():
+    found = enumerate_forms(WAN, 2, refusal=lambda form: "no ring build" if form.ring > 1 else None)
+    assert "tp1-usp1-ring2" not in names(found.forms)
+    assert ("tp1-usp1-ring2", "no ring build") in [(e.form.name, e.reason) for e in found.excluded]
+
+
+@pytest.mark.parametrize(("size", "pair"), [(2, ("tp1-usp2", "tp2-usp1")), (4, ("tp1-usp4", "tp2-usp2"))])
+def test_the_pair_is_pure_ulysses_against_tp2(size, pair):
+    found = same_size_pair(enumerate_forms(WAN, size).forms)
+    assert tuple(names(found)) == pair
+
+
+def test_features_do_not_make_a_pair():
+    forms = [parse_form("tp1-usp4"), parse_form("tp1-usp4+mask5"), parse_form("tp1-usp4+cpu-offload")]
+    assert same_size_pair(forms) is None
+
+
+def test_a_missing_pair_is_said_with_its_reason():
+    text = pair_statement(2, [parse_form("tp1-usp2")], {"tp2-usp1": "text encoder fails to load"})
+    assert text == (
+        "2 cards: the same-size pair is missing (tp2-usp1: text encoder fails to load). Form comparisons rest on the "
+        "next size; numbers of different card counts are scaling statements, not form comparisons."
+    )
+
+
+def test_figures_come_from_a_mapping_or_an_object_and_name_what_is_missing():
+    values = {"layers": 2, "heads": 4, "kv_heads": None, "head_dim": 8, "sequence_tokens": 16, "unknown": 1}
+    assert figures_from(values).kv_heads == 4
+    with pytest.raises(ConfigError, match=r"^model: the model's figures are incomplete"):
+        figures_from({"layers": 2})
+    with pytest.raises(ConfigError, match=r"model\.kv_heads: 3 KV heads do not divide 4 heads"):
+        ModelFigures(2, 4, 3, 8, 16)

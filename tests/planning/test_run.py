@@ -1,0 +1,151 @@
+"""The plan of a run: order of sessions, what must run again, and what a person is told beforehand."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from host_states import blocks, live, state
+
+from anchormatrix.errors import AnchorMatrixError, ConfigError
+from anchormatrix.hosts.owner import hold_results
+from anchormatrix.planning import run as runplan
+from anchormatrix.planning import triggers as parameters
+from anchormatrix.planning.contracts import append_ledger
+from anchormatrix.planning.rerun import reference_of
+from anchormatrix.planning.run import prepare_run
+from anchormatrix.store.files import write_json
+
+HEALTHY = live(state(blocks([4, 4])))
+SICK = live(state(blocks([4, 4]), health={2: "Alarm"}))
+
+
+@pytest.fixture
+def host(monkeypatch):
+    """A host whose reading the test sets."""
+    readings = {"now": HEALTHY}
+    monkeypatch.setattr(runplan, "read_live", lambda settings: readings["now"])
+    return readings
+
+
+def plan(tmp_path, **overrides):
+    return prepare_run([], {"history": {"file": str(tmp_path / "history.sqlite")}, **overrides}, tmp_path)
+
+
+def quad(run):
+    return run.plan.of_size(4)[0].contract.id
+
+
+def finish(run, contract, form, window, generation=0):
+    path = run.results / contract / form / f"w{window}" / "session.json"
+    write_json(path, {"status": "measured", "generation": generation})
+
+
+def test_the_second_window_runs_in_reverse_right_after_the_first(host, tmp_path):
+    run = plan(tmp_path)
+    order, at = [], ("tp1-usp4", 2)
+    while at:
+        order.append(at)
+        at = run.session_before(quad(run), *at)
+    assert order[::-1] == [("tp1-usp4", 1), ("tp2-usp2", 1), ("tp2-usp2", 2), ("tp1-usp4", 2)]
+
+
+def test_a_session_with_its_result_does_not_have_to_run(host, tmp_path):
+    run = plan(tmp_path)
+    finish(run, quad(run), "tp1-usp4", 1)
+    assert not run.must_run(quad(run), "tp1-usp4", 1)
+    assert run.must_run(quad(run), "tp1-usp4", 2)
+
+
+def test_a_cell_asked_for_again_brings_its_reference_form_and_no_other_size(host, tmp_path):
+    run = plan(tmp_path, cell="tp2-usp2/anchor")
+    pair = run.plan.of_size(2)[0].contract.id
+    assert run.again(quad(run)) == ("tp1-usp4", "tp2-usp2")
+    assert run.again(pair) == ()
+    finish(run, quad(run), "tp2-usp2", 1, generation=3)
+    assert run.must_run(quad(run), "tp2-usp2", 1)
+    assert run.session_generation(quad(run), "tp2-usp2", 1) == 4
+    assert plan(tmp_path).session_generation(quad(run), "tp2-usp2", 1) == 3
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        ("tp1-usp4/middle", "'middle' is not a tier"),
+        ("tp1-usp16/few", "tp1-usp16 runs on 16 cards"),
+        ("tp4-usp1/few", "tp4-usp1 is not in the matrix; expected one of tp1-usp4, tp2-usp2"),
+        ("tp1-usp4", "cell"),
+    ],
+)
+def test_a_cell_that_is_not_in_the_matrix_is_refused(host, tmp_path, cell, words):
+    with pytest.raises(ConfigError) as caught:
+        plan(tmp_path, cell=cell)
+    assert words in str(caught.value)
+
+
+def test_a_person_is_told_before_a_whole_size_is_measured_again(host, tmp_path):
+    before = plan(tmp_path)
+    append_ledger(tmp_path / "contracts.jsonl", before.plan.of_size(4)[:1], when="t", why="w")
+    assert plan(tmp_path, cell="tp1-usp4/few").notices == ()
+    host["now"] = SICK
+    (notice,) = plan(tmp_path, cell="tp1-usp4/few").notices
+    assert "cards 0–3 then, 4–7 now" in notice
+    assert "4 sessions" in notice
+
+
+@pytest.mark.parametrize("change", [{"windows": 3}, {"design": "adaptive"}, {"repeats": 4}])
+def test_a_verdict_is_made_anew_when_it_would_be_made_of_other_sessions(host, tmp_path, change):
+    settings = plan(tmp_path).settings
+    other = replace(settings, matrix=replace(settings.matrix, **change))
+    assert parameters.verdict_limits(other) != parameters.verdict_limits(settings)
+
+
+def test_digests_follow_the_facts_and_not_the_readings(host, tmp_path):
+    warm = live(state(blocks([4, 4]), used_mb={0: 4900}))
+    first = plan(tmp_path)
+    host["now"] = warm
+    assert parameters.health(plan(tmp_path).live) == parameters.health(first.live)
+    host["now"] = SICK
+    assert parameters.health(plan(tmp_path).live) != parameters.health(first.live)
+    assert parameters.links(plan(tmp_path).live) == parameters.links(first.live)
+
+
+def test_a_rejecting_smoke_counts_only_for_the_state_it_was_made_in(host, tmp_path):
+    run = plan(tmp_path)
+    path = tmp_path / quad(run) / "smoke.json"
+    write_json(path, {"status": "rejected", "state": "busy"})
+    assert not run.smoke_rejects(quad(run))
+    write_json(path, {"status": "rejected", "state": "fit"})
+    assert run.smoke_rejects(quad(run))
+
+
+def test_the_effective_configuration_is_written_once_under_its_digest(host, tmp_path):
+    assert plan(tmp_path).config_file == plan(tmp_path, cell="tp1-usp4/few").config_file
+    assert plan(tmp_path).config_file != plan(tmp_path, matrix={"repeats": 5}).config_file
+
+
+def test_results_are_held_by_one_run_at_a_time(tmp_path):
+    hold = (
+        "import sys, pathlib; sys.path.insert(0, sys.argv[2]);"
+        "from anchormatrix.hosts.owner import hold_results; hold_results(pathlib.Path(sys.argv[1]));"
+        "print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", hold, str(tmp_path), str(runplan.Path(runplan.__file__).parents[2])],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(AnchorMatrixError, match=f"in use by pid {other.pid}"):
+            hold_results(tmp_path)
+        other.kill()
+    hold_results(tmp_path)
+
+
+def test_the_reference_of_a_form_is_the_first_of_its_size_or_the_second_for_the_first():
+    assert reference_of("b", ["a", "b", "c"]) == "a"
+    assert reference_of("a", ["a", "b", "c"]) == "b"
+    assert reference_of("a", ["a"]) == "a"

@@ -1,0 +1,89 @@
+"""What a night asks of a run's plan: everything anew, once, and never two nights in one matrix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from host_states import blocks, live, state
+
+from anchormatrix.planning import run as runplan
+from anchormatrix.planning.run import RunPlan, prepare_run
+from anchormatrix.store.files import write_json
+
+SESSION = ("tp1-usp4", 1)
+
+
+@pytest.fixture(autouse=True)
+def host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runplan, "read_live", lambda settings: live(state(blocks([4, 4]))))
+
+
+def _plan(results: Path, **overrides: Any) -> RunPlan:
+    return prepare_run([], {"history": {"file": str(results / "history.sqlite")}, **overrides}, results)
+
+
+def _quad(run: RunPlan) -> str:
+    return run.plan.of_size(4)[0].contract.id
+
+
+def _finish(run: RunPlan, form: str, window: int, night: str) -> None:
+    path = run.results / _quad(run) / form / f"w{window}" / "session.json"
+    write_json(path, {"status": "measured", "generation": 0, "night": night})
+
+
+def _smoke(run: RunPlan, night: str) -> None:
+    values = {"status": "passed", "state": run.state_of(_quad(run)), "generation": 0, "night": night}
+    write_json(run.results / _quad(run) / "smoke.json", values)
+
+
+def test_a_new_night_measures_everything_anew_under_the_same_contract(tmp_path: Path) -> None:
+    before = _plan(tmp_path)
+    _finish(before, *SESSION, "")
+    _smoke(before, "")
+    tonight = _plan(tmp_path, night="2026-11-30")
+    assert _quad(tonight) == _quad(before)
+    assert tonight.config_file == before.config_file
+    assert tonight.must_run(_quad(tonight), *SESSION)
+    assert tonight.smoke_must_run(_quad(tonight))
+    assert not _plan(tmp_path).must_run(_quad(before), *SESSION)
+    assert not _plan(tmp_path).smoke_must_run(_quad(before))
+
+
+def test_what_tonight_has_measured_is_not_measured_again(tmp_path: Path) -> None:
+    run = _plan(tmp_path, night="2026-11-30")
+    _finish(run, *SESSION, "2026-11-30")
+    _smoke(run, "2026-11-30")
+    again = _plan(tmp_path, night="2026-11-30")
+    assert not again.must_run(_quad(run), *SESSION)
+    assert not again.smoke_must_run(_quad(run))
+
+
+def test_a_night_that_was_cut_off_is_finished_by_a_plain_run(tmp_path: Path) -> None:
+    run = _plan(tmp_path)
+    _finish(run, "tp1-usp4", 1, "2026-11-30")
+    _finish(run, "tp2-usp2", 1, "2026-11-29")
+    plain = _plan(tmp_path)
+    assert plain.contract_night(_quad(run)) == "2026-11-30"
+    assert not plain.must_run(_quad(run), "tp1-usp4", 1)
+    assert plain.must_run(_quad(run), "tp2-usp2", 1)
+
+
+def test_only_a_night_that_was_asked_for_has_a_deadline(tmp_path: Path) -> None:
+    assert _plan(tmp_path).environment == {}
+    assert _plan(tmp_path, night="2026-11-30").environment == {"ANCHORMATRIX_DEADLINE": "2026-12-01T06:00"}
+
+
+def test_the_file_that_asks_for_more_is_new_in_every_run(tmp_path: Path) -> None:
+    first = Path(_plan(tmp_path).asked).read_text()
+    assert Path(_plan(tmp_path).asked).read_text() != first
+
+
+def test_the_sessions_of_a_night_are_those_of_the_first_groups_not_rejected(tmp_path: Path) -> None:
+    run = _plan(tmp_path, night="2026-11-30")
+    values = {"status": "rejected", "state": run.state_of(_quad(run)), "generation": 0, "night": "2026-11-30"}
+    write_json(tmp_path / _quad(run) / "smoke.json", values)
+    contracts = {place.contract for place in run.planned_sessions() if place.contract.startswith("c4-")}
+    assert contracts == {run.plan.of_size(4)[1].contract.id}
+    assert {place.contract for place in run.progress.pending} >= contracts

@@ -1,0 +1,102 @@
+"""Results that were damaged after they were written are set aside; sound ones are never touched."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from anchormatrix.records.contract import Contract
+from anchormatrix.store.files import write_csv, write_json
+from anchormatrix.store.quarantine import set_aside
+
+CONTRACT = "c4-0123456789"
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    session = tmp_path / CONTRACT / "tp1-usp4" / "w1"
+    write_json(tmp_path / "topology.json", {"cards": []})
+    write_json(tmp_path / CONTRACT / "smoke.json", {"status": "passed"})
+    write_json(session / "session.json", {"status": "measured"})
+    write_csv(session / "requests.csv", ("request", "step_s"), [{"request": 1, "step_s": 4.9}])
+    write_csv(tmp_path / CONTRACT / "cells.csv", ("form", "reason"), [{"form": "tp1-usp4", "reason": "a\nb, c"}])
+    return tmp_path
+
+
+def files(results: Path) -> set[str]:
+    return {str(path.relative_to(results)) for path in results.rglob("*") if path.is_file()}
+
+
+def test_sound_results_are_left_alone(results: Path):
+    before = files(results)
+    assert set_aside(results) == ()
+    assert files(results) == before
+
+
+def test_an_empty_folder_and_a_missing_one_have_no_damage(tmp_path: Path):
+    assert set_aside(tmp_path) == ()
+    assert set_aside(tmp_path / "results") == ()
+
+
+@pytest.mark.parametrize("content", [b"", b'{"schema": 1, "sta', b"\x00\xff\x00", b"[]", b'{"schema": 9}'])
+def test_a_damaged_object_is_set_aside_and_kept(results: Path, content: bytes):
+    path = results / CONTRACT / "smoke.json"
+    path.write_bytes(content)
+    (said,) = set_aside(results)
+    assert str(path) in said and "made again" in said
+    assert not path.exists()
+    assert path.with_name("smoke.json.damaged").read_bytes() == content
+
+
+@pytest.mark.parametrize("content", ["", "request,step_s\n1,4.", "request,step_s\n1,4.9\n2\n", "request,step_s\n1"])
+def test_a_session_with_damaged_requests_is_set_aside_whole(results: Path, content: str):
+    folder = results / CONTRACT / "tp1-usp4" / "w1"
+    (folder / "requests.csv").write_text(content)
+    assert len(set_aside(results)) == 1
+    assert {path.name for path in folder.iterdir()} == {"requests.csv.damaged", "session.json.damaged"}
+
+
+def test_only_the_damaged_lines_of_a_ledger_go(results: Path):
+    write_json(results / "contracts.json", {"contracts": []})
+    ledger = results / "contracts.jsonl"
+    good = ledger_line()
+    ledger.write_bytes(good + b"{torn\n" + good)
+    (said,) = set_aside(results)
+    assert "1 damaged line" in said
+    assert ledger.read_bytes() == good + good
+    assert (results / "contracts.jsonl.damaged").read_bytes() == good + b"{torn\n" + good
+    assert not (results / "contracts.json").exists(), "made again, which writes the current contracts to the ledger"
+    assert set_aside(results) == ()
+
+
+def test_a_last_line_cut_by_a_killed_writer_is_no_damage(results: Path):
+    (results / "contracts.jsonl").write_bytes(ledger_line() + b'{"schema": 1, "id"')
+    assert set_aside(results) == ()
+
+
+def test_times_do_not_matter(results: Path):
+    path = results / "topology.json"
+    times = path.stat()
+    path.write_bytes(b"{")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert len(set_aside(results)) == 1
+
+
+def ledger_line() -> bytes:
+    contract = Contract(
+        host="h",
+        cards=(0, 1),
+        links=(("X", "UB"), ("UB", "X")),
+        one_domain=True,
+        device_model="A",
+        driver="1",
+        toolkit="2",
+        framework="f",
+        framework_version="3",
+        workload={},
+        tiers={"few": 4},
+    )
+    return json.dumps({"id": contract.id, "size": 2, "cards": [0, 1], "contract": contract.as_dict()}).encode() + b"\n"

@@ -1,0 +1,71 @@
+"""Small results folders night by night, with numbers seen by eye, for the tests of history and nights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from anchormatrix.records.contract import Contract
+from anchormatrix.records.night import Place
+from anchormatrix.store.files import write_json, write_text
+
+FORM = "tp1-usp2"
+
+
+def contract(driver: str = "25.2.0") -> Contract:
+    """A contract on cards 0 and 1."""
+    return Contract(
+        host="here", cards=(0, 1), links=(("X", "UB"), ("UB", "X")), one_domain=True, device_model="950DT",
+        driver=driver, toolkit="8.3", framework="vllm-omni", framework_version="0.11", workload={"seed": 42},
+        tiers={"few": 4, "anchor": 10},
+    )  # fmt: skip
+
+
+def write_session(
+    results: Path,
+    night: str,
+    step_s: float = 2.0,
+    *,
+    of: Contract | None = None,
+    form: str = FORM,
+    window: int = 1,
+    wobble: Sequence[float] = (0.0, 0.01, -0.01),
+    clock: str = "23:00:00",
+    **other: Any,
+) -> Path:
+    """Write contract.json, session.json and requests.csv of one session begun in the evening of a night."""
+    facts = of or contract()
+    folder = results / facts.id
+    write_json(folder / "contract.json", {**facts.as_dict(), "version": other.pop("version", 1), "reason": "test"})
+    path = folder / form / f"w{window}" / "session.json"
+    lines = ["role,tier,step_s,iterations,denominator"]
+    lines += ["ramp,few,9.0,4,bar"]
+    lines += [f"measured,few,{step_s * (1 + w):.9f},4,bar" for w in wobble]
+    lines += [f"measured,anchor,{step_s * (1 + w) + 0.5:.9f},10,bar" for w in wobble]
+    write_text(path.with_name("requests.csv"), "\n".join(lines) + "\n")
+    write_json(
+        path,
+        {
+            "contract": facts.id, "form": form, "window": window, "status": "measured", "reason": "", "generation": 0,
+            "night": night, "started_at": f"{night}T{clock}+00:00", "finished_at": f"{night}T23:59:00+00:00",
+            "duration_s": 60.0, "ramp": {"steady": True}, "circumstances": surroundings(), **other,
+        },
+    )  # fmt: skip
+    return path
+
+
+def surroundings(
+    temperature_c: float = 50.0, load: float = 1.0, health: str = "OK", tool: str = "25.2.0"
+) -> dict[str, Any]:
+    """The circumstances of a session."""
+    cards = [
+        {"id": card, "health": health if card == 1 else "OK", "temperature_c": temperature_c - card, "processes": []}
+        for card in (0, 1)
+    ]
+    return {"before": {"cards": cards}, "after": {"cards": cards}, "load": load, "versions": {"tool": tool}}
+
+
+def place(form: str = FORM, window: int = 1, of: Contract | None = None) -> Place:
+    """Where a session of the tests stands."""
+    return Place((of or contract()).id, form, window)

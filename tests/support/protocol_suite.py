@@ -1,0 +1,278 @@
+"""One client test-suite for every server that speaks the serving protocol, and the means to start such a server.
+
+A check is a function of a running :class:`Serving`; it uses the project's own client, log parser and profile reader,
+and asserts what any of them may rely on. ``CHECKS`` are all of them; the order does not matter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+import requests
+
+from anchormatrix.captures.open import load_capture
+from anchormatrix.config.merge import load_settings
+from anchormatrix.engines.base import Engine
+from anchormatrix.engines.open import open_engine
+from anchormatrix.engines.serving import Response, ServingClient
+from anchormatrix.measure.serverlog.parse import Request, ServeLog, closure_pct, parse_serve_log
+from anchormatrix.measure.serverlog.proof import prove
+from anchormatrix.records.form import Form, parse_form
+from anchormatrix.records.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+DUMMY_RUN_PYTHON = ROOT / ".venv-dummy-run" / "bin" / "python"
+READY_S = 120.0
+needs_dummy_run = pytest.mark.skipif(
+    not DUMMY_RUN_PYTHON.exists(), reason="the dummy run's environment is not there; make dummy-run-env makes it"
+)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How to start one kind of server: a configuration, what differs for a test, and the cards of two ranks."""
+
+    name: str
+    config: Path
+    visible_env: Mapping[str, str]
+    small: Mapping[str, int | str] = dataclasses.field(default_factory=dict)
+    model: str = ""
+
+    def settings(self) -> Settings:
+        """The configuration with the test's workload and model."""
+        settings = load_settings(self.config)
+        workload = dataclasses.replace(settings.workload, **self.small)  # type: ignore[arg-type]
+        engine = dataclasses.replace(settings.engine, model=self.model or settings.engine.model)
+        return dataclasses.replace(settings, workload=workload, engine=engine)
+
+
+VIRTUAL = Kind("virtual-host", ROOT / "config" / "config.yaml", {"ASCEND_RT_VISIBLE_DEVICES": "0,1"})
+VIRTUAL_IMAGE = dataclasses.replace(VIRTUAL, name="virtual-host-image", small={"endpoint": "image"})
+DUMMY_RUN = Kind(
+    "dummy-run",
+    ROOT / "config" / "examples" / "cpu-dummy-run.yaml",
+    {},
+    {"width": 64, "height": 64, "frames": 5},
+)
+DUMMY_RUN_IMAGE = dataclasses.replace(
+    DUMMY_RUN,
+    name="dummy-run-image",
+    small={"endpoint": "image", "width": 128, "height": 128, "frames": 1},
+    model="flux-tiny",
+)
+
+
+class Serving:
+    """A running server and what a client sees of it."""
+
+    def __init__(
+        self, kind: Kind, form: Form, folder: Path, *, port: int | None = None, more: tuple[str, ...] = ()
+    ) -> None:
+        self.kind, self.form, self.folder = kind, form, folder
+        self.settings = kind.settings()
+        self.engine: Engine = open_engine(self.settings)
+        self.capture_dir = folder / "capture"
+        self.log_path = folder / "server.log"
+        self.port = port or free_port()
+        self.process = self._start(more)
+        self.client = self.client_of()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def client_of(self, **changed: object) -> ServingClient:
+        """A client with the test's workload, or one that differs in some fields."""
+        workload = dataclasses.replace(self.settings.workload, **changed)  # type: ignore[arg-type]
+        return ServingClient(self.url, workload, self.settings.engine.model, request_timeout_s=120)
+
+    def log_text(self) -> str:
+        """The log so far."""
+        return self.log_path.read_text(encoding="utf-8", errors="replace")
+
+    def log(self) -> ServeLog:
+        """The log so far, parsed."""
+        return parse_serve_log(self.log_text())
+
+    def wait_ready(self) -> None:
+        """Wait for readiness; a server that ends first is an error that shows its log."""
+        deadline = time.monotonic() + READY_S
+        while not self.client.ready():
+            assert self.process.poll() is None, self.log_text()[-3000:]
+            assert time.monotonic() < deadline, self.log_text()[-3000:]
+            time.sleep(0.1)
+
+    def children(self) -> list[psutil.Process]:
+        """Its rank processes."""
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def stop(self, number: int = signal.SIGINT, *, within_s: float = 30) -> int:
+        """Ask it to stop and return its exit code."""
+        self.client.close()
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(within_s)
+
+    def _start(self, more: tuple[str, ...]) -> subprocess.Popen[bytes]:
+        command = self.engine.serve_command(
+            self.form, port=self.port, visible_env=self.kind.visible_env, capture_dir=str(self.capture_dir)
+        )
+        environment = {**os.environ, **self.settings.host.env, **command.env}
+        environment["VIRTUALHOST_STATE"] = str(self.folder / "state")
+        path = os.pathsep.join([*(str(ROOT / part) for part in self.settings.host.path), environment["PATH"]])
+        program = shutil.which(command.argv[0], path=path)
+        with self.log_path.open("wb") as log:
+            return subprocess.Popen(
+                [program or command.argv[0], *command.argv[1:], *more],
+                cwd=ROOT,
+                env={**environment, "PATH": path},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+
+@contextlib.contextmanager
+def serving(kind: Kind, form: str, folder: Path) -> Iterator[Serving]:
+    """Start a server, wait until it is ready, and see it gone afterwards, whatever happened."""
+    server = Serving(kind, parse_form(form), folder)
+    try:
+        server.wait_ready()
+        yield server
+    finally:
+        family = [] if server.process.poll() is not None else server.children()
+        try:
+            server.stop()
+        except subprocess.TimeoutExpired:
+            server.process.kill()
+            server.process.wait()
+        for process in psutil.wait_procs(family, timeout=10)[1]:
+            process.kill()
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+# -- the checks -------------------------------------------------------------------------------------------------------
+
+
+def check_health_answers_200(server: Serving) -> None:
+    assert requests.get(f"{server.url}/health", timeout=10).status_code == 200
+    assert server.client.ready()
+
+
+def check_a_request_is_answered_and_logged(server: Serving) -> None:
+    response, request = whole_request(server, 3)
+    assert (response.status, response.error) == ("ok", "")
+    assert response.fingerprint is not None and len(response.fingerprint) == 16
+    assert request.steps == 3
+    assert request.iterations in (2, 3)
+    assert request.diffuse_s is not None and request.diffuse_s > 0
+
+
+def check_forward_is_the_sum_of_its_stages(server: Serving) -> None:
+    _, request = whole_request(server, 2)
+    closure = closure_pct([request])
+    assert closure is not None and closure < 10
+
+
+def check_equal_requests_have_equal_outputs_and_a_seed_changes_them(server: Serving) -> None:
+    first, second = server.client.generate(2), server.client.generate(2)
+    other = server.client_of(seed=server.settings.workload.seed + 1).generate(2)
+    assert first.fingerprint == second.fingerprint
+    assert other.status == "ok"
+    assert other.fingerprint != first.fingerprint
+
+
+def check_the_start_up_log_proves_the_form(server: Serving) -> None:
+    log = server.log()
+    proof = prove(log, server.engine.expected_groups(server.form))
+    assert proof.failures == ()
+    assert proof.ok and proof.ranks_seen == server.form.cards
+    assert log.failure is None
+
+
+def check_few_lines_of_the_log_are_unusable(server: Serving) -> None:
+    for _ in range(3):
+        server.client.generate(2)
+    log = server.log()
+    assert log.stage_lines >= 20
+    assert log.unusable_lines <= 0.1 * log.stage_lines
+
+
+def check_a_request_without_a_prompt_is_refused_and_the_server_goes_on(server: Serving) -> None:
+    image = server.settings.workload.endpoint == "image"
+    path = "/v1/images/generations" if image else "/v1/videos/sync"
+    body = {"json": {"num_inference_steps": 2}} if image else {"files": {"num_inference_steps": (None, "2")}}
+    answer = requests.post(server.url + path, timeout=10, **body)  # type: ignore[arg-type]
+    assert 400 <= answer.status_code < 500
+    assert "prompt" in answer.text
+    assert server.client.generate(2).status == "ok"
+
+
+def check_an_unknown_path_is_not_found(server: Serving) -> None:
+    assert requests.get(f"{server.url}/nothing", timeout=10).status_code == 404
+    assert requests.post(f"{server.url}/v1/nothing", timeout=10).status_code == 404
+
+
+def check_an_asynchronous_video_is_the_same_video(server: Serving) -> None:
+    if server.settings.workload.endpoint == "image":
+        return
+    asynchronous = server.client_of(endpoint="video-async").generate(2)
+    assert (asynchronous.status, asynchronous.error) == ("ok", "")
+    assert asynchronous.fingerprint == server.client.generate(2).fingerprint
+
+
+def check_a_profiled_request_leaves_a_trace_of_every_rank(server: Serving) -> None:
+    assert server.client.start_profile() is None
+    steps = server.engine.capture_request_steps(server.settings.matrix.tiers["few"])
+    assert server.client.generate(steps).status == "ok"
+    assert server.client.stop_profile() is None
+    capture = load_capture(server.capture_dir)
+    assert sorted(capture.kernels["rank"].unique()) == list(range(server.form.cards))
+    assert "alltoall" in set(capture.kernels["family"])
+    assert (capture.kernels["core"] == "compute").any()
+
+
+def check_a_lone_stop_of_the_profiler_does_not_end_the_server(server: Serving) -> None:
+    server.client.stop_profile()
+    assert server.client.generate(2).status == "ok"
+
+
+CHECKS: tuple[Callable[[Serving], None], ...] = tuple(
+    value for name, value in sorted(globals().items()) if name.startswith("check_")
+)
+
+
+def whole_request(server: Serving, steps: int) -> tuple[Response, Request]:
+    """Send requests until every rank timed one whole: two workers on one physical line may spoil some."""
+    for _ in range(4):
+        index = len(server.log().requests)
+        response = server.client.generate(steps)
+        for _ in range(40):
+            requests_logged = server.log().requests
+            if len(requests_logged) > index:
+                request = requests_logged[index]
+                stages = (request.encode_s, request.decode_s, request.forward_s)
+                if len(request.ranks) == server.form.cards and request.response == "sent" and None not in stages:
+                    return response, request
+            time.sleep(0.05)
+    raise AssertionError(server.log_text()[-3000:])

@@ -1,0 +1,223 @@
+"""The virtual host's profiler files, the truth reckoned from the same timeline, and its transport audit logs."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import re
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from virtualhost.host.model import HostModel, Split
+from virtualhost.server.chrome import write_kineto
+from virtualhost.server.profiler import EPOCH_NS, STYLES, AscendStyle, collective_name, write_ascend
+from virtualhost.step.steptable import captured, step_figures, without
+from virtualhost.truth.audit import FAULTS, audit
+from virtualhost.truth.brute_force import COMPUTE_CORES, common, measure, sweep, union
+from virtualhost.truth.truth import CASES, best_form, build_case, true_exposed_s, true_step_s
+
+QUAD = (0, 1, 2, 3)
+
+
+def table(folder: Path, name: str = "kernel_details.csv") -> list[dict[str, str]]:
+    with (folder / "ASCEND_PROFILER_OUTPUT" / name).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def nanoseconds(text: str) -> int:
+    value = Decimal(text.strip()) * 1000
+    assert value == int(value)
+    return int(value)
+
+
+def test_union_intersection_and_difference() -> None:
+    assert union([(0, 4), (2, 6)], [(8, 9)]) == [(0, 6), (8, 9)]
+    assert common([(0, 4), (6, 9)], [(3, 7)]) == [(3, 4), (6, 7)]
+    assert sweep([[(0, 9)], [(2, 3)]], lambda inside: inside[0] and not inside[1]) == [(0, 2), (3, 9)]
+    assert without([(0, 4), (6, 9)], [(1, 2), (3, 7)]) == [(0, 1), (2, 3), (7, 9)]
+    assert measure(union([(5, 5)])) == 0
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_step_table_agrees_with_brute_force_on_every_rank(name: str) -> None:
+    timeline, truth = build_case(name)
+    for rank in timeline.ranks:
+        figures = step_figures(timeline, rank)
+        assert figures._asdict() == truth["ranks"][rank]["step"]
+        assert figures.communication_ns == figures.exposed_ns + figures.overlapped_ns
+        assert figures.stage_ns == figures.computing_ns + figures.exposed_ns + figures.free_ns
+        assert figures.free_ns >= 0
+    json.dumps(truth)
+
+
+def test_each_case_shows_what_it_is_named_for() -> None:
+    truths = {name: build_case(name)[1]["ranks"][0] for name in CASES}
+
+    def calls(case: str) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for one in truths[case]["families"]:
+            found[one["family"]] = found.get(one["family"], 0) + one["calls"]
+        return found
+
+    def parts(case: str) -> dict[str, dict[str, int]]:
+        return {one["part"]: one for one in truths[case]["bubbles"]["groups"]}
+
+    assert truths["unmasked"]["step"]["overlapped_ns"] == 0 < truths["masked"]["step"]["overlapped_ns"]
+    assert calls("masked")["alltoall"] == 3 * calls("unmasked")["alltoall"]
+    reverse = parts("reverse_exposed")["reverse"]
+    assert (reverse["exposed_ns"], reverse["overlap_attention_ns"]) == (reverse["total_ns"], 0)
+    assert parts("masked")["reverse"]["overlap_attention_ns"] > 0
+    assert any(one["share"] > 0.2 for one in truths["two_communicators"]["overlap"])
+    assert [one["remainder"] for one in truths["offload_gather"]["families"]] == [5, 1]
+    side = [one for one in truths["leaked_transforms"]["streams"] if one["stream"] == "usp"]
+    assert [(one["core"], one["kernels"]) for one in side] == [("AI_VECTOR_CORE", 18), ("HCCL", 72)]
+    assert "alltoall" not in calls("alltoallv")
+    assert calls("tensor_parallel") == {"allReduce": 18}
+    assert calls("ring")["batchSendRecv"] == 3 * 6
+    assert calls("inactive_ulysses") == {"allGather": 1}
+    assert calls("pipeline")["send"] == 2
+    exposed = [rank["step"]["exposed_ns"] for rank in build_case("straggler")[1]["ranks"]]
+    assert min(exposed) == exposed[2]
+
+
+def test_truth_of_a_host() -> None:
+    forms = Split(usp=4), Split(tp=2, usp=2), Split(tp=4)
+    best, margin = best_form(HostModel(), forms, QUAD, 10)
+    assert best == Split(usp=4)
+    assert 8 < margin < 13
+    assert 0 < true_exposed_s(HostModel(), best, QUAD) < 0.1 * true_step_s(HostModel(), best, QUAD, 4)
+
+
+@pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
+def test_the_kernel_table_holds_every_kernel_exactly(style: AscendStyle, tmp_path: Path) -> None:
+    timeline, _ = build_case("masked")
+    folders = write_ascend(timeline, tmp_path, style=style)
+    assert [folder.name for folder in folders] == [f"vllm-omni_rank{rank}_ascend_pt" for rank in range(4)]
+    for rank, folder in enumerate(folders):
+        rows, kernels = table(folder), timeline.kernels(rank)
+        assert all(None not in row and None not in row.values() for row in rows)
+        assert len(rows) == len(kernels)
+        for row, kernel in zip(rows, kernels, strict=True):
+            assert nanoseconds(row["Start Time(us)"]) == EPOCH_NS + kernel.start_ns
+            assert nanoseconds(row["Duration(us)"]) == kernel.dur_ns
+            assert (row["Accelerator Core"] in COMPUTE_CORES) == (kernel.op.core in COMPUTE_CORES)
+            if kernel.op.family:
+                assert row["Accelerator Core"] == style.collectives
+                assert (row["Stream ID"] == "N/A") == (style.collectives != "AI_CPU")
+                assert re.fullmatch(r"hcom_(alltoall|allGather)_(AicpuKernel)?_\d+_\d+_1", row["Name"])
+
+
+@pytest.mark.parametrize(
+    ("style", "head", "block"),
+    [("910b", "Step Id", "Block Dim"), ("a3", "Device_id", "Block Dim"), ("950", "Step Id", "Block Num")],
+)
+def test_header_variants(style: str, head: str, block: str) -> None:
+    columns = STYLES[style].header.split(",")
+    assert columns[0] == head
+    assert block in columns
+    assert ("OP State" in columns) == (style != "910b")
+    assert STYLES["plain"].header.startswith("Model ID,Task ID")
+
+
+def test_timestamps_are_quoted_with_a_tab_as_in_real_files(tmp_path: Path) -> None:
+    folder = write_ascend(build_case("unmasked")[0], tmp_path)[0]
+    text = (folder / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv").read_text()
+    assert ',"1736413971558972.912\t",' in text.splitlines()[1]
+
+
+def test_collective_names() -> None:
+    assert collective_name("alltoall", 445, 12, 1) == "hcom_alltoall__445_12_1"
+    assert collective_name("allReduce", 503, 96, 4) == "hcom_allReduce__503_96_4"
+    assert collective_name("allGather", 527, 0, 1, aicpu=True) == "hcom_allGather_AicpuKernel_527_0_1"
+
+
+@pytest.mark.parametrize("name", ["masked", "layerwise_offload", "pipeline"])
+def test_step_and_communication_tables_come_from_the_same_step(name: str, tmp_path: Path) -> None:
+    timeline = captured(build_case(name)[0], 1.3)
+    for rank, folder in enumerate(write_ascend(timeline, tmp_path, step=7)):
+        (row,) = table(folder, "step_trace_time.csv")
+        figures = step_figures(timeline, rank)
+        assert row["Step"] == "7"
+        assert nanoseconds(row["Communication(Not Overlapped)"]) == figures.exposed_ns
+        assert nanoseconds(row["Stage"]) == figures.stage_ns
+        rows = table(folder)
+        assert not any(row["Name"] == "MEMCPY_ASYNC" for row in rows)
+        listed = [row["Name"] for row in rows if row["Accelerator Core"] == "HCCL"]
+        calls = json.loads((folder / "ASCEND_PROFILER_OUTPUT" / "communication.json").read_text())["step7"]
+        named = [key.split("@")[0] for kind in ("p2p", "collective") for key in calls[kind]]
+        assert sorted(named) == sorted(listed)
+        for call in (*calls["p2p"].values(), *calls["collective"].values()):
+            times = call["Communication Time Info"]
+            assert times["Elapse Time(ms)"] == pytest.approx(times["Transit Time(ms)"] + times["Wait Time(ms)"])
+
+
+def test_clocks_of_ranks_can_be_apart(tmp_path: Path) -> None:
+    style = AscendStyle(skew_ns=(0, 5_000))
+    first, second, *_ = write_ascend(build_case("unmasked")[0], tmp_path, style=style)
+    starts = [nanoseconds(table(folder)[0]["Start Time(us)"]) for folder in (first, second)]
+    assert starts == [EPOCH_NS, EPOCH_NS + 5_000]
+
+
+def test_a_gpu_trace_holds_kernels_copies_and_the_step(tmp_path: Path) -> None:
+    timeline, _ = build_case("layerwise_offload")
+    paths = write_kineto(timeline, tmp_path)
+    trace = json.loads(gzip.decompress(paths[1].read_bytes()), parse_float=Decimal)
+    assert trace["distributedInfo"] == {"backend": "nccl", "rank": 1, "world_size": 4}
+    events = trace["traceEvents"]
+    (step,) = [event for event in events if event["cat"] == "user_annotation"]
+    assert step["name"] == "ProfilerStep#1"
+    assert nanoseconds(str(step["dur"])) == timeline.stage_ns[1]
+    kernels = [kernel for kernel in timeline.kernels(1) if kernel.op.core != "AI_CPU"]
+    assert [(nanoseconds(str(e["ts"])), nanoseconds(str(e["dur"]))) for e in events if e is not step] == [
+        (EPOCH_NS + kernel.start_ns, kernel.dur_ns) for kernel in kernels
+    ]
+    assert sum(event["cat"] == "gpu_memcpy" for event in events) == 5
+    collectives = [event for event in events if event["name"].startswith("ncclDevKernel")]
+    assert {event["args"]["Collective name"] for event in collectives} == {"all_to_all", "_allgather_base"}
+
+
+def test_a_cpu_trace_holds_operators_and_gloo_calls(tmp_path: Path) -> None:
+    timeline, _ = build_case("tensor_and_ulysses")
+    path = write_kineto(timeline, tmp_path, backend="gloo", compress=False)[0]
+    names = [event["name"] for event in json.loads(path.read_text())["traceEvents"]]
+    assert names.count("gloo:all_reduce") == 18
+    assert names.count("gloo:all_to_all") == 24
+    assert "aten::mm" in names
+
+
+LINE = re.compile(r"A2AUD rank=(\d+) call=(\d+) chunk=(\d+) sent=(\S+) got=(\S+) spre=(\S+) spost=(\S+)")
+
+
+@pytest.mark.parametrize("fault", [None, *FAULTS])
+def test_audit_logs_add_up_to_their_truth(fault: str | None) -> None:
+    found = audit(4, 3, 2, fault=fault)
+    rows = {}
+    for lines in found.logs.values():
+        for line in lines:
+            match = LINE.fullmatch(line)
+            assert match
+            rank, call, chunk = (int(match[k]) for k in (1, 2, 3))
+            rows[rank, call, chunk] = [match[k].split(",") for k in (4, 5, 6, 7)]
+    missing, unequal = 0, []
+    for call in range(3):
+        for chunk in range(2):
+            for src in range(4):
+                for dst in range(4):
+                    sender, receiver = rows.get((src, call, chunk)), rows.get((dst, call, chunk))
+                    if sender is None or receiver is None:
+                        missing += 1
+                    elif sender[0][dst] != receiver[1][src]:
+                        unequal.append({"call": call, "chunk": chunk, "src": src, "dst": dst})
+    rewritten = sum(a != b for row in rows.values() for a, b in zip(row[2], row[3], strict=True))
+    truth = found.truth
+    assert (missing, unequal, rewritten) == (truth["missing"], truth["wrong_legs"], truth["rewritten_blocks"])
+    assert truth["equal"] == truth["legs"] - missing - len(unequal) == 96 - missing - len(unequal)
+    assert truth["self_wrong"] == sum(leg["src"] == leg["dst"] for leg in unequal)
+
+
+def test_an_unknown_fault_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown transport fault 'gremlin'"):
+        audit(2, 1, fault="gremlin")

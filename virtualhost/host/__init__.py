@@ -1,0 +1,1 @@
+"""What a virtual host is, and what it has become by now."""

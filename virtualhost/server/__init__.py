@@ -1,0 +1,1 @@
+"""The serving engine: HTTP, log and profiler files."""

@@ -1,0 +1,307 @@
+"""``vllm serve … --omni``: rank processes and an HTTP server round a serving session.
+
+Every rank is a real child process that does nothing but wait for its parent: it holds the pid that the vendor's tool
+shows. The main thread handles signals and children; requests run in the HTTP server's threads, one at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from virtualhost.host.scenario import Scenario, scenario_from_environment
+from virtualhost.host.state import HostState, Job, RankProcess, StateError, process_start
+from virtualhost.host.strict import ScenarioError
+from virtualhost.server.arguments import Launch, LaunchError, launch_from_environment
+from virtualhost.server.exchange import Ask, Outcome
+from virtualhost.server.grammar import epoch_stamp
+from virtualhost.server.http_api import Api
+from virtualhost.server.serving import ServingSession
+
+_WAKE = signal.SIGUSR1  # a request's thread tells the main thread that the server ends
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, _WAKE)
+_SLICE_S = 0.002  # shorter waits are not worth a system call each
+
+
+class _GoneError(Exception):
+    """The server ends while a request or the start is still under way."""
+
+
+class Server:
+    """One running ``vllm serve``."""
+
+    def __init__(self, launch: Launch, scenario: Scenario, state: HostState) -> None:
+        self.launch, self.scenario, self.state = launch, scenario, state
+        self.session = ServingSession(
+            scenario, launch.split, launch.cards, state, port=launch.port, stage_lines=launch.stage_lines
+        )
+        self.ready = False
+        self.profiling = launch.profile_dir is not None
+        self._armed = False
+        self._ending = threading.Event()
+        self._engine = threading.Lock()
+        self._exit_code = 0
+        self._debt_s = 0.0
+        self._pids: list[int] = []
+        self._lifeline = -1
+
+    # -- life -----------------------------------------------------------------------------------------------------
+
+    def run(self) -> int:
+        """Start, serve until a signal or a fault ends it, stop. Returns the exit status."""
+        try:
+            api = Api((self.launch.host, self.launch.port), self)
+        except OSError as error:
+            return self._cannot_bind(error)
+        self._fork_ranks(api.fileno())
+        self._register()
+        threading.Thread(target=api.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        try:
+            self._start()
+            self._serve()
+        except _GoneError:
+            pass
+        finally:
+            self._close()
+        return self._exit_code
+
+    def _start(self) -> None:
+        outcome = self.session.startup()
+        self._play(outcome)
+        self._settle(outcome)
+        self.ready = True
+
+    def _serve(self) -> None:
+        """Wait for signals; returns after a clean stop."""
+        while True:
+            self._handle(signal.sigwaitinfo(_SIGNALS).si_signo)
+
+    def _handle(self, number: int) -> None:
+        """React to a signal; raises :class:`_GoneError` when it ends the server."""
+        plan = self.session.plan
+        if number == signal.SIGCHLD:
+            self._mourn()
+        elif number == _WAKE:
+            if self._ending.is_set():
+                raise _GoneError
+        elif not plan.whole_session("ignore_sigint" if number == signal.SIGINT else "ignore_sigterm"):
+            self._stop()
+
+    def _stop(self) -> None:
+        """A clean stop, in virtual seconds; more signals change nothing."""
+        idle = not self._engine.locked()
+        self._ending.set()
+        slow = self.session.plan.whole_session("slow_stop")
+        outcome = self.session.shutdown(
+            seconds=slow.seconds if slow else None, finished=idle and self.session.requests > 0
+        )
+        self.log(outcome.text)
+        time.sleep(outcome.virtual_s * self.scenario.serving.time_scale)
+        raise _GoneError
+
+    def _close(self) -> None:
+        """Let the ranks go, wait for them, and take the job off the books: from here on the death is a clean one."""
+        self.ready = False
+        self._ending.set()
+        os.close(self._lifeline)
+        for pid in self._pids:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+        self.state.unregister(os.getpid())
+
+    def _cannot_bind(self, error: OSError) -> int:
+        reason = "address already in use" if error.errno == errno.EADDRINUSE else str(error.strerror).lower()
+        address = f"('{self.launch.host}', {self.launch.port})"
+        self.log(self.session.grammar.bind_failure(self.session.clock_s, error.errno or 0, address, reason))
+        return 1
+
+    # -- ranks ----------------------------------------------------------------------------------------------------
+
+    def _fork_ranks(self, listening: int) -> None:
+        """One child per rank; a pipe that only this process holds open tells them when it is gone."""
+        read_end, self._lifeline = os.pipe()
+        for _ in range(self.session.split.world):
+            pid = os.fork()
+            if pid == 0:
+                _be_a_rank(read_end, (self._lifeline, listening))
+            self._pids.append(pid)
+        os.close(read_end)
+        self.session.adopt(self._pids)
+
+    def _register(self) -> None:
+        memory_mb = self.session.memory_mb()
+        ranks = tuple(
+            RankProcess(pid, process_start(pid) or 0, card, memory_mb)
+            for pid, card in zip(self._pids, self.launch.cards, strict=False)
+        )
+        pid = os.getpid()
+        job = Job(
+            pid, process_start(pid) or 0, self.launch.cards, self.launch.split.name, self.session.numbers.host, ranks
+        )
+        self.state.register(job)
+
+    def _mourn(self) -> None:
+        """A child died: log it, leave residue if it was killed, and end."""
+        for rank, pid in enumerate(self._pids):
+            try:
+                found, status = os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                continue
+            if found == pid and not self._ending.is_set():
+                self._pids.remove(pid)
+                number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+                if number == signal.SIGKILL and self._collectives_run():
+                    self.state.add_residue(self.launch.cards)
+                self.log(self.session.rank_died(rank, number).text)
+                self._exit_code = 1
+                raise _GoneError
+
+    def _collectives_run(self) -> bool:
+        """Whether a kill damages the driver's state: not of a single card, and not while weights are loading."""
+        return self.ready and self.scenario.residue.after_sigkill and len(self.launch.cards) > 1
+
+    # -- what the protocol calls ----------------------------------------------------------------------------------
+
+    def generate(self, ask: Ask) -> Outcome | None:
+        """Serve one request and write its log as its virtual seconds pass."""
+        with self._engine:
+            if self._ending.is_set():
+                return None
+            number = self.session.requests + 1
+            profiled = self._armed or number == self.launch.profile_request
+            outcome = self.session.request(ask, profiled=profiled)
+            try:
+                self._play(outcome)
+                if profiled and not self._armed:
+                    self._write_capture()
+                self._settle(outcome)
+            except _GoneError:
+                return None
+            return outcome
+
+    def start_profile(self) -> bool:
+        """Arm the profiler for the requests to come."""
+        if self.session.plan.whole_session("capture_error"):
+            return False
+        self._armed = True
+        return True
+
+    def stop_profile(self) -> None:
+        """Write the capture."""
+        if self._armed:
+            self._armed = False
+            self._write_capture()
+
+    def _write_capture(self) -> None:
+        if self.launch.profile_dir is not None:
+            write_session_capture(self.session, self.launch.profile_dir)
+
+    def log(self, text: str) -> None:
+        """Write to the log: standard output, unbuffered. A full disk does not stop a server."""
+        with contextlib.suppress(OSError):
+            os.write(1, text.encode())
+
+    # -- virtual time ---------------------------------------------------------------------------------------------
+
+    def _play(self, outcome: Outcome) -> None:
+        """Write an outcome's text while its virtual seconds pass."""
+        passed = 0.0
+        for chunk in outcome.chunks:
+            self._wait(chunk.at_s - passed)
+            passed = chunk.at_s
+            self.log(chunk.text)
+        self._wait(outcome.virtual_s - passed)
+
+    def _wait(self, virtual_s: float) -> None:
+        """Let virtual seconds pass. The main thread handles signals; other threads stop when the server ends."""
+        self._debt_s += virtual_s * self.scenario.serving.time_scale
+        if self._debt_s < _SLICE_S:
+            return
+        until = time.monotonic() + self._debt_s
+        self._debt_s = 0.0
+        if threading.current_thread() is not threading.main_thread():
+            if self._ending.wait(until - time.monotonic()):
+                raise _GoneError
+            return
+        while (left := until - time.monotonic()) > 0:
+            caught = signal.sigtimedwait(_SIGNALS, left)
+            if caught is not None:
+                self._handle(caught.si_signo)
+
+    def _settle(self, outcome: Outcome) -> None:
+        """Do what the outcome's end says."""
+        if not outcome.end:
+            return
+        if outcome.end == "sigkill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if outcome.end == "rank_killed":
+            os.kill(self._pids[outcome.rank], signal.SIGKILL)
+        if outcome.end == "exit":
+            self._exit_code = 1
+            self._ending.set()
+            os.kill(os.getpid(), _WAKE)
+            raise _GoneError
+        if threading.current_thread() is threading.main_thread():
+            self._serve()  # hangs: only signals and dead children end it
+        self._ending.wait()
+        raise _GoneError
+
+
+def _be_a_rank(read_end: int, inherited: Sequence[int]) -> None:
+    """A rank process: wait until the parent is gone. Signals to the whole group are the parent's to handle."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    for descriptor in inherited:
+        os.close(descriptor)
+    os.read(read_end, 1)
+    os._exit(0)
+
+
+def write_session_capture(session: ServingSession, directory: Path) -> list[Path]:
+    """Write the profiler's files of one step of a session, as its scenario says, with the session's capture faults."""
+    from virtualhost.server.profiler import STYLES, write_ascend  # noqa: PLC0415 - most sessions are never captured
+
+    plan = session.plan
+    folders = write_ascend(session.captured_timeline(), directory, style=STYLES[session.scenario.serving.capture_style])
+    tables = [path for folder in folders for path in folder.rglob("*.csv")]
+    if plan.whole_session("capture_empty"):
+        for path in tables:
+            path.write_text(path.read_text(encoding="utf-8").splitlines(keepends=True)[0], encoding="utf-8")
+    if plan.whole_session("capture_truncated"):
+        for path in tables:
+            path.write_bytes(path.read_bytes()[: path.stat().st_size * 3 // 5])
+    if plan.whole_session("capture_missing_rank"):
+        for path in folders[-1].rglob("*"):
+            if path.is_file():
+                path.unlink()
+    return folders
+
+
+def main(arguments: Sequence[str]) -> int:
+    """``vllm --version`` and ``vllm serve``; returns the exit status."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        state = HostState.from_environment()
+        scenario = scenario_from_environment(state.override_path)
+    except (ScenarioError, StateError) as error:
+        print(f"vllm: {error}", file=sys.stderr)
+        return 2
+    if list(arguments) in (["--version"], ["-v"]):
+        print(scenario.serving.version)
+        return 0
+    if not arguments or arguments[0] != "serve":
+        print("usage: vllm [-v] {serve} ...", file=sys.stderr)
+        return 2
+    try:
+        launch = launch_from_environment(arguments[1:], scenario)
+    except LaunchError as error:
+        print(f"ERROR {epoch_stamp(scenario.serving.epoch)} [serve.py:233] ValueError: {error}", file=sys.stderr)
+        return 1
+    return Server(launch, scenario, state).run()

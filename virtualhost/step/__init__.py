@@ -1,0 +1,1 @@
+"""One denoise step as kernels on cards and links."""

@@ -1,0 +1,1 @@
+"""The true figures of a run; only tests and campaigns read them."""
