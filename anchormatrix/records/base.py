@@ -1,0 +1,15 @@
+"""The common base of every record: frozen, and of one schema number when it is a file of its own."""
+
+from __future__ import annotations
+
+import msgspec
+
+SCHEMA = 1
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """A frozen value inside a result file. Fields have the names and the order of the JSON keys."""
+
+
+class FileRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag=SCHEMA):
+    """A whole result file, or a whole line of a ledger: ``"schema": 1`` comes first."""
