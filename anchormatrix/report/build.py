@@ -11,6 +11,7 @@ from anchormatrix.report.html import page
 from anchormatrix.report.load import load_report
 from anchormatrix.report.model import Report
 from anchormatrix.report.plots.figures import all_figures
+from anchormatrix.report.source import clean
 from anchormatrix.report.summary import CELL_COLUMNS, cell_rows, summary
 from anchormatrix.store.files import write_csv, write_json, write_text
 
@@ -25,8 +26,8 @@ def build_report(settings: Settings, results: Path, out: Path) -> Report:
     figures = all_figures(report)
     for figure in figures.values():
         write_text(out / "figures" / f"{figure.name}.svg", figure.file_text)
-    write_csv(out / "cells.csv", CELL_COLUMNS, cell_rows(report))
-    write_json(out / "summary.json", summary(report, answers))
+    write_csv(out / "cells.csv", CELL_COLUMNS, clean(cell_rows(report)))
+    write_json(out / "summary.json", clean(summary(report, answers)))
     write_text(out / "evidence.md", evidence(report, answers))
     write_text(out / "index.html", page(report, answers, figures))
     return report

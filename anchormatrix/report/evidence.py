@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from anchormatrix.report import analysis_tables, contract_tables, outputs, speedup, tables
-from anchormatrix.report import captions as readings
+from anchormatrix.report import analysis_tables, captions, contract_tables, outputs, speedup, tables
 from anchormatrix.report.answer import SizeAnswer, opening
 from anchormatrix.report.html import command_line
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.plots.step_pictures import analysed, why_not_analysed
+from anchormatrix.report.source import clean_text
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]|#~])")
 
@@ -31,10 +31,10 @@ def evidence(report: Report, answers: Sequence[SizeAnswer]) -> str:
         "\n".join(
             f"- {_md(text)}"
             for text in (
-                *(readings.of_step_times(report, measured) for measured in report.measured),
-                readings.of_ratios(report),
-                readings.of_dispersions(report),
-                readings.of_drifts(report),
+                *(captions.of_step_times(report, measured) for measured in report.measured),
+                captions.of_ratios(report),
+                captions.of_dispersions(report),
+                captions.of_drifts(report),
             )
         ),
         "## Speed-up between sizes",
@@ -103,11 +103,11 @@ def _anatomy(measured: Measured) -> str:
     if not analysed(measured):
         return f"{head}\n\nAttribution is missing: {_md(why_not_analysed(measured))}."
     sentences = (
-        readings.of_step_parts(measured),
-        readings.of_differences(measured),
-        readings.of_masking(measured),
-        readings.of_layers(measured),
-        readings.of_collectives(measured),
+        captions.of_step_parts(measured),
+        captions.of_differences(measured),
+        captions.of_masking(measured),
+        captions.of_layers(measured),
+        captions.of_collectives(measured),
     )
     listed = "\n".join(f"- {_md(text)}" for text in sentences)
     return "\n\n".join(
@@ -178,5 +178,5 @@ def _table(table: tables.Table) -> str:
 
 def _md(text: str) -> str:
     """Text from outside as Markdown that shows exactly this text: no markup, no HTML, one line."""
-    escaped = _SPECIAL.sub(r"\\\1", text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))
+    escaped = _SPECIAL.sub(r"\\\1", clean_text(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))
     return escaped.replace("://", ":&#47;/").replace("\n", "<br>")

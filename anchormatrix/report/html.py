@@ -11,14 +11,14 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from anchormatrix.report import analysis_tables, contract_tables, outputs, speedup, tables
-from anchormatrix.report import captions as readings
+from anchormatrix.report import analysis_tables, captions, contract_tables, outputs, speedup, tables
 from anchormatrix.report.answer import SizeAnswer, opening
 from anchormatrix.report.facts import SessionRecord
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.plots.figures import Figure
 from anchormatrix.report.plots.step_pictures import analysed, why_not_analysed
 from anchormatrix.report.plots.svg import theme_css
+from anchormatrix.report.source import clean_text
 
 _FORM = re.compile(r"\btp\d+-usp\d+[\w+-]*")
 _FIGURE = re.compile(r"(?<=\d) (?=(?:%|(?:s|ms|cards|steps|windows)\b))|(?<=\br) (?==)|(?<=\br =) ")
@@ -56,6 +56,7 @@ def rendered(template: str, **values: Any) -> str:
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        finalize=_harmless,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -66,9 +67,14 @@ def rendered(template: str, **values: Any) -> str:
     return environment.get_template(template).render(theme=theme_css(), style=style, **values)
 
 
+def _harmless(value: Any) -> Any:
+    """Whatever a template shows: text that came from outside as text that can be shown."""
+    return clean_text(value) if type(value) is str else value
+
+
 def unbroken(words: str) -> Markup:
     """Escaped text in which the names of forms, and figures and their units, are not broken over lines."""
-    text = _FORM.sub(r'<span class="form">\g<0></span>', str(escape(words)))
+    text = _FORM.sub(r'<span class="form">\g<0></span>', str(escape(clean_text(words))))
     return Markup(_FIGURE.sub("\N{NO-BREAK SPACE}", text))
 
 
@@ -109,7 +115,7 @@ def _attribution(measured: Measured, index: int, figures: Mapping[str, Figure]) 
         "forms": list(found),
         "pictures": [figures[name].parts[index] for name in _OF_THE_STEP],
         "collectives": analysis_tables.collectives(measured),
-        "collectives_reading": readings.of_collectives(measured),
+        "collectives_reading": captions.of_collectives(measured),
         "proofs": analysis_tables.proofs(measured),
         "not_analysed": why_not_analysed(measured) if len(found) < len(measured.anatomy) or not found else "",
     }

@@ -14,7 +14,7 @@ from anchormatrix.records.settings import Settings
 from anchormatrix.report import model, parse
 from anchormatrix.report.facts import ContractFacts, LedgerEntry
 from anchormatrix.report.sessions import OUTPUT_COLUMNS, output_from, session_from
-from anchormatrix.report.source import Part, Source, clean_text
+from anchormatrix.report.source import Part, Source
 from anchormatrix.report.step_breakdown import anatomy_from
 
 
@@ -39,9 +39,9 @@ def load_report(settings: Settings, results: Path, out: Path) -> model.Report:
     cards = source.part(results / "health.json", parse.cards_from, "the cards were not read: run the health target")
     verdict = settings.verdict
     report = model.Report(
-        title=clean_text(settings.report.title),
-        host=clean_text(settings.host.alias),
-        model=clean_text(settings.engine.model),
+        title=settings.report.title,
+        host=settings.host.alias,
+        model=settings.engine.model,
         sizes=tuple(dict.fromkeys((*settings.matrix.sizes, *sorted(chosen)))),
         tiers=dict(settings.matrix.tiers),
         repeats=settings.matrix.repeats,
@@ -171,9 +171,9 @@ def _workload(settings: Settings) -> tuple[tuple[str, str], ...]:
     work = settings.workload
     frames = f" × {work.frames} frames" if work.frames > 1 else ""
     return (
-        ("Model", clean_text(settings.engine.model)),
+        ("Model", settings.engine.model),
         ("Geometry", f"{work.width} × {work.height}{frames}"),
         ("Guidance", f"{work.guidance_scale:g}"),
         ("Seed", str(work.seed)),
-        ("Prompt", clean_text(work.prompt)),
+        ("Prompt", work.prompt),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from anchormatrix.history.nights import Night
@@ -12,7 +11,6 @@ from anchormatrix.history.trend import MIN_NIGHTS, Change
 from anchormatrix.records.night import Outcome, Tonight
 from anchormatrix.records.settings import Settings
 from anchormatrix.report.html import rendered
-from anchormatrix.report.source import clean_text
 from anchormatrix.report.tables import Table
 from anchormatrix.report.trends import trends_of_size
 from anchormatrix.store.files import write_json, write_text
@@ -32,18 +30,18 @@ def page(review: Review, nights: Sequence[Night], settings: Settings) -> str:
     drawings = [drawing for size in sizes if (drawing := trends_of_size(review, size))]
     return rendered(
         "nightly.html.j2",
-        title=clean_text(settings.report.title),
-        host=clean_text(settings.host.alias),
-        model=clean_text(settings.engine.model),
+        title=settings.report.title,
+        host=settings.host.alias,
+        model=settings.engine.model,
         review=review,
-        opening=clean_text(opening(review)),
+        opening=opening(review),
         good=review.outcome is Outcome.FINE,
-        changes=[clean_text(sentence) for sentence in changes(review)],
+        changes=changes(review),
         drawings=drawings,
-        boundaries=[clean_text(_boundary_words(boundary)) for boundary in review.boundaries],
-        matrix=_cleaned(_matrix(review, settings.verdict.dispersion_pct)),
-        sessions=_cleaned(_sessions(review)),
-        nights=_cleaned(_nights(nights)),
+        boundaries=[_boundary_words(boundary) for boundary in review.boundaries],
+        matrix=_matrix(review, settings.verdict.dispersion_pct),
+        sessions=_sessions(review),
+        nights=_nights(nights),
         learning=MIN_NIGHTS,
         floor_pct=settings.verdict.noise_floor_pct,
     )
@@ -117,10 +115,6 @@ def _boundary_words(boundary: Boundary) -> str:
         f"{boundary.size} cards: contract {boundary.before} gave way to {boundary.after} on {boundary.night},"
         f" not compared across; changed: {changed}"
     )
-
-
-def _cleaned(table: Table) -> Table:
-    return replace(table, rows=tuple(tuple(clean_text(value) for value in row) for row in table.rows))
 
 
 def _matrix(review: Review, limit_pct: float) -> Table:

@@ -49,7 +49,7 @@ class Source:
         if not path.exists():
             return Part(None, missing)
         try:
-            return Part(parse(Fields(clean(read_json(path)))))
+            return Part(parse(Fields(read_json(path))))
         except (AnchorMatrixError, RecursionError) as error:
             return self._unusable(path, error)
 
@@ -65,7 +65,7 @@ class Source:
                 absent = [column for column in columns if column not in (reader.fieldnames or ())]
                 if absent:
                     raise InputError(f"has no column {absent[0]}", expected=", ".join(columns))
-                return Part(tuple(parse(Fields(clean(row))) for row in reader))
+                return Part(tuple(parse(Fields(row)) for row in reader))
         except (AnchorMatrixError, OSError, UnicodeDecodeError, csv.Error) as error:
             return self._unusable(path, error)
 
@@ -77,7 +77,7 @@ class Source:
                 values = json.loads(line)
                 if isinstance(values, dict) and values.get("schema") != SCHEMA:
                     raise InputError(f"schema is {values.get('schema')!r}", expected=str(SCHEMA))
-                found.append(parse(Fields(clean(values))))
+                found.append(parse(Fields(values)))
             except (AnchorMatrixError, ValueError, RecursionError) as error:
                 self.report(path, f"line {number}: {error}")
         return tuple(found)

@@ -11,7 +11,6 @@ from anchormatrix.history.query import Point
 from anchormatrix.history.review import Boundary, Review, SeriesReview
 from anchormatrix.history.trend import Change, Judgement
 from anchormatrix.report.plots.svg import WIDTH, Drawing, fitted, ticks
-from anchormatrix.report.source import clean_text
 
 _LEFT, _RIGHT = 250.0, 1000.0
 _PANEL, _INSET = 84.0, 12.0
@@ -87,8 +86,8 @@ def _panel(
     half = max(max(values) - min(values), _LEAST_SPAN * middle) / 2
     axes = _Axes(*days, middle - half, middle + half, top)
     drawing.line(0, top, WIDTH, top, "grid")
-    drawing.text(0, top + 24, fitted(clean_text(form), 170), bold=True)
-    drawing.text(0, top + 41, clean_text(tier), role="muted", size=12)
+    drawing.text(0, top + 24, fitted(form, 170), bold=True)
+    drawing.text(0, top + 41, tier, role="muted", size=12)
     for value in ticks(axes.low, axes.high, 3):
         drawing.line(_LEFT, axes.y(value), _RIGHT, axes.y(value), "grid")
         drawing.text(_LEFT - 10, axes.y(value) + 4, f"{value:.4g}", role="muted", anchor="end", size=11)

@@ -7,11 +7,13 @@ carries its light colour), and on paper; and because loading a plotting library 
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from html import escape
 from itertools import accumulate
+
+from anchormatrix.report.source import clean_text
 
 WIDTH = 1040.0
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Helvetica Neue', Arial, sans-serif"
@@ -119,7 +121,7 @@ class Drawing:
         align = f' text-anchor="{anchor}"' if anchor != "start" else ""
         weight = ' font-weight="600"' if bold else ""
         self.parts.append(
-            f'<text x="{_n(x)}" y="{_n(y)}" font-size="{_n(size)}" {_fill(role)}{align}{weight}>{escape(words)}</text>'
+            f'<text x="{_n(x)}" y="{_n(y)}" font-size="{_n(size)}" {_fill(role)}{align}{weight}>{_shown(words)}</text>'
         )
 
     def marker(
@@ -157,7 +159,7 @@ class Drawing:
 
     def _shape(self, body: str, tip: str = "") -> None:
         tag = body.split(" ", 1)[0]
-        self.parts.append(f"<{body}><title>{escape(tip)}</title></{tag}>" if tip else f"<{body}/>")
+        self.parts.append(f"<{body}><title>{_shown(tip)}</title></{tag}>" if tip else f"<{body}/>")
 
     def heading(self) -> None:
         """The title, at the top."""
@@ -167,7 +169,7 @@ class Drawing:
         """The picture for use inside a page that has :func:`theme_css`."""
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_n(WIDTH)} {_n(self.height)}" role="img" '
-            f'aria-label="{escape(self.title)}">{"".join(self.parts)}</svg>'
+            f'aria-label="{_shown(self.title)}">{"".join(self.parts)}</svg>'
         )
 
 
@@ -180,7 +182,7 @@ def standalone(title: str, drawings: Sequence[Drawing]) -> str:
     width, height = _n(WIDTH + 2 * margin), _n(y - 4)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        f'font-family="{FONT}" role="img"><title>{escape(title)}</title><style>{theme_css()}</style>'
+        f'font-family="{FONT}" role="img"><title>{_shown(title)}</title><style>{theme_css()}</style>'
         f'<rect width="100%" height="100%" {_fill("paper")}/>{"".join(groups)}</svg>\n'
     )
 
@@ -236,3 +238,8 @@ def _dash(dash: str) -> str:
 
 def _n(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def _shown(text: str) -> str:
+    """Text from outside as SVG shows it."""
+    return html.escape(clean_text(text))
