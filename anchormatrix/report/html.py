@@ -84,7 +84,8 @@ def command_line(session: SessionRecord) -> str:
         f"{name}={'…' if any(word in name.lower() for word in _SECRETS) else shlex.quote(value)}"
         for name, value in session.env
     ]
-    return " ".join([*pairs, shlex.join(session.command)]) if session.command else "the command was not recorded"
+    line = " ".join([*pairs, shlex.join(session.command)]) if session.command else "the command was not recorded"
+    return clean_text(line)
 
 
 def _tables(report: Report) -> dict[str, tables.Table]:
