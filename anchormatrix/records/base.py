@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 SCHEMA = 1
+
+_FINITE = 1e18  # msgspec takes no infinity as a limit, and CSV can spell one
+Positive = Annotated[float, msgspec.Meta(gt=0, lt=_FINITE)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0, lt=_FINITE)]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,70 @@
+"""The files of a session: ``session.json``, the ``requests.csv`` beside it, and the server's log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from anchormatrix.errors import InputError
+from anchormatrix.records.requests import RequestRow, Role
+from anchormatrix.records.session import Session, SessionStatus
+from anchormatrix.store.codec import read_record, read_table, write_record, write_table
+from anchormatrix.store.files import write_text
+
+_AGAIN = "delete its folder; the next run measures it again"
+
+
+@dataclass(frozen=True)
+class TimedSession:
+    """A session with the requests that were sent in it."""
+
+    session: Session
+    requests: tuple[RequestRow, ...] = ()
+
+    @cached_property
+    def values_s(self) -> Mapping[str, tuple[float, ...]]:
+        """Step times in seconds of the repeats, by tier, in the order measured."""
+        return {tier: tuple(row.step_s for row in rows if row.step_s) for tier, rows in self._repeats.items()}
+
+    @cached_property
+    def denominators(self) -> Mapping[str, frozenset[tuple[str, int]]]:
+        """Where the iterations of the repeats come from, and how many they are, by tier."""
+        return {
+            tier: frozenset((row.denominator or "", row.iterations or 0) for row in rows)
+            for tier, rows in self._repeats.items()
+        }
+
+    @cached_property
+    def _repeats(self) -> Mapping[str, list[RequestRow]]:
+        tiers: dict[str, list[RequestRow]] = {}
+        for row in self.requests if self.session.status is SessionStatus.MEASURED else ():
+            if row.role is Role.MEASURED and row.step_s:
+                tiers.setdefault(row.tier, []).append(row)
+        return tiers
+
+
+def read_session(path: Path, contract: str | None = None) -> TimedSession:
+    """Read one ``session.json`` and, of a measured session, the ``requests.csv`` beside it.
+
+    Raises :class:`InputError` naming the file when either is missing or not what it should be, or when it was measured
+    under another contract than the one given: such numbers are never mixed.
+    """
+    session = read_record(path, Session, todo=_AGAIN)
+    if contract is not None and session.contract != contract:
+        raise InputError(f"was measured under {session.contract!r}", where=str(path), expected=f"contract {contract}")
+    measured = session.status is SessionStatus.MEASURED
+    return TimedSession(session, read_requests(path) if measured else ())
+
+
+def read_requests(path: Path) -> tuple[RequestRow, ...]:
+    """The ``requests.csv`` beside a ``session.json``. Raises :class:`InputError` naming file and line."""
+    return read_table(path.with_name("requests.csv"), RequestRow, todo=_AGAIN)
+
+
+def write_session(path: Path, timed: TimedSession, log_text: str = "") -> None:
+    """Write ``server.log`` and ``requests.csv`` beside ``path``, then ``path`` itself: it stands for all three."""
+    write_text(path.with_name("server.log"), log_text)
+    write_table(path.with_name("requests.csv"), RequestRow, timed.requests)
+    write_record(path, timed.session)
