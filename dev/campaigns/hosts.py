@@ -11,8 +11,9 @@ from anchormatrix.planning.memory import MemoryLimits, plan_memory
 from anchormatrix.planning.model_figures import EngineLimits, ModelFigures
 from anchormatrix.records.form import Form
 from virtualhost.host.faults import Fault, Moment, Span
-from virtualhost.host.model import Behaviour, DiT, Rates, StepRule, refusal
+from virtualhost.host.model import Behaviour, DiT, Rates, StepRule
 from virtualhost.host.scenario import Cards, Health, Links, LogStyle, Residue, Scenario, Serving, Speed, Tenant, Timing
+from virtualhost.host.split import refusal
 from virtualhost.server.serving import parse_split
 
 FEW, ANCHOR = 4, 10

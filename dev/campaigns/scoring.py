@@ -11,7 +11,7 @@ from statistics import median
 
 from campaigns.hosts import ANCHOR, FEW, Experiment
 from campaigns.measuring import LIMITS, Outcome, run_adaptive, run_full
-from virtualhost.host.model import step_factor
+from virtualhost.host.split import step_factor
 from virtualhost.server.serving import parse_split
 from virtualhost.step.timeline import SplitError, simulate_step
 

@@ -12,7 +12,7 @@ import pytest
 
 from anchormatrix.cli.command import run
 from virtualhost.server.profiler import write_ascend
-from virtualhost.truth.truth import build_case
+from virtualhost.truth.cases import build_case
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from anchormatrix.captures.table import Capture
 from anchormatrix.records.form import parse_form
 from virtualhost.server.chrome import write_kineto
 from virtualhost.server.profiler import STYLES, write_ascend
-from virtualhost.truth.truth import CASES, build_case
+from virtualhost.truth.cases import CASES, build_case
 
 NAMES = [name for name in CASES if not name.startswith("transport_")]
 STEP_PARTS = ("stage_ns", "computing_ns", "exposed_ns", "overlapped_ns", "communication_ns", "free_ns")

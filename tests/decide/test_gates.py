@@ -24,8 +24,8 @@ from anchormatrix.measure.bandwidth.curve import Sweep, SweepPoint
 from anchormatrix.planning.model_figures import ModelFigures
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import parse_form
-from virtualhost.host.model import Split
 from virtualhost.host.scenario import load_scenario
+from virtualhost.host.split import Split
 from virtualhost.step.steptable import captured, step_figures
 from virtualhost.step.timeline import simulate_step
 

@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from virtualhost.host.model import HostModel, Split
 from virtualhost.server.chrome import write_kineto
 from virtualhost.server.profiler import EPOCH_NS, STYLES, AscendStyle, collective_name, write_ascend
 from virtualhost.step.steptable import captured, step_figures, without
 from virtualhost.truth.audit import FAULTS, audit
 from virtualhost.truth.brute_force import COMPUTE_CORES, common, measure, sweep, union
-from virtualhost.truth.truth import CASES, best_form, build_case, true_exposed_s, true_step_s
+from virtualhost.truth.cases import CASES, build_case
 
 QUAD = (0, 1, 2, 3)
 
@@ -81,14 +80,6 @@ def test_each_case_shows_what_it_is_named_for() -> None:
     assert calls("pipeline")["send"] == 2
     exposed = [rank["step"]["exposed_ns"] for rank in build_case("straggler")[1]["ranks"]]
     assert min(exposed) == exposed[2]
-
-
-def test_truth_of_a_host() -> None:
-    forms = Split(usp=4), Split(tp=2, usp=2), Split(tp=4)
-    best, margin = best_form(HostModel(), forms, QUAD, 10)
-    assert best == Split(usp=4)
-    assert 8 < margin < 13
-    assert 0 < true_exposed_s(HostModel(), best, QUAD) < 0.1 * true_step_s(HostModel(), best, QUAD, 4)
 
 
 @pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from virtualhost.host.live import LiveHost
-from virtualhost.host.model import Split
 from virtualhost.host.scenario import Scenario, load_scenario
+from virtualhost.host.split import Split
 from virtualhost.host.state import HostState
 from virtualhost.host.strict import build
 from virtualhost.server.arguments import LaunchError, parse

@@ -6,8 +6,8 @@ from statistics import median
 
 import pytest
 
-from virtualhost.host.model import Split
 from virtualhost.host.scenario import Scenario, load_scenario
+from virtualhost.host.split import Split
 from virtualhost.host.state import HostState
 from virtualhost.host.strict import ScenarioError, build
 from virtualhost.server.exchange import Ask, parse_split

@@ -7,20 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from virtualhost.host.model import (
-    Behaviour,
-    DiT,
-    Fabric,
-    HostModel,
-    LinkClass,
-    Rates,
-    Split,
-    StepRule,
-    mask_chunks,
-    memory,
-    refusal,
-    step_factor,
-)
+from virtualhost.host.model import Behaviour, DiT, Fabric, HostModel, LinkClass, Rates, StepRule
+from virtualhost.host.split import Split, mask_chunks, memory, refusal, step_factor
 from virtualhost.step.simulator import Simulator
 from virtualhost.step.steptable import captured, step_figures
 from virtualhost.step.timeline import SplitError, StepTimeline, collective_ns, simulate_step

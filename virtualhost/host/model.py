@@ -1,15 +1,11 @@
-"""What the virtual host is made of: the transformer, the links between cards, how fast a card computes, how a form
-splits the work, and how the serving stack behaves. Pure values: every figure a scenario sets ends up in one of them."""
+"""The virtual host as values: the transformer, the links between cards, how fast a card computes, how the serving stack
+behaves. Every figure that a scenario sets ends up in one of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import ceil, prod
-
-OFFLOADS = ("", "cpu-offload", "layerwise-offload", "distributed-layerwise-offload")
-DEGREES = ("tp", "usp", "ring", "ag", "pp", "cfg")  # from the fastest-varying rank index to the slowest
 
 
 @dataclass(frozen=True)
@@ -109,58 +105,6 @@ class Rates:
 
 
 @dataclass(frozen=True)
-class Split:
-    """Degrees and launch-time features of one form. ``mask_chunks`` is the *requested* number of masking chunks."""
-
-    tp: int = 1
-    usp: int = 1
-    ring: int = 1
-    ag: int = 1
-    cfg: int = 1
-    pp: int = 1
-    offload: str = ""
-    mask_chunks: int = 1
-
-    @property
-    def world(self) -> int:
-        """Ranks of the form."""
-        return prod(getattr(self, name) for name in DEGREES)
-
-    @property
-    def sequence_degree(self) -> int:
-        """Over how many ranks the sequence is split."""
-        return self.usp * self.ring * self.ag
-
-    @property
-    def name(self) -> str:
-        """The form's usual name, such as ``tp1-usp4+mask4``."""
-        parts = [f"tp{self.tp}", f"usp{self.usp}"]
-        parts += [f"{key}{getattr(self, key)}" for key in ("ring", "ag", "cfg", "pp") if getattr(self, key) > 1]
-        features = [self.offload] if self.offload else []
-        features += [f"mask{self.mask_chunks}"] if self.mask_chunks > 1 else []
-        return "+".join(["-".join(parts), *features])
-
-    def groups(self, kind: str) -> tuple[tuple[int, ...], ...]:
-        """Return the rank groups along one degree; ``sp`` is the whole sequence group (Ulysses × ring × all-gather).
-
-        Ranks are numbered with tensor parallelism fastest, then Ulysses, ring, all-gather-KV, pipeline, CFG.
-        """
-        axes = ("usp", "ring", "ag") if kind == "sp" else (kind,)
-        blocks: dict[tuple[int, ...], list[int]] = {}
-        for rank in range(self.world):
-            place = self.place(rank)
-            blocks.setdefault(tuple(v for k, v in place.items() if k not in axes), []).append(rank)
-        return tuple(tuple(block) for block in blocks.values())
-
-    def place(self, rank: int) -> dict[str, int]:
-        """Return a rank's index along each degree."""
-        found = {}
-        for name in DEGREES:
-            rank, found[name] = divmod(rank, getattr(self, name))
-        return found
-
-
-@dataclass(frozen=True)
 class StepRule:
     """From denoise step ``first_step`` (0-based) on, steps of the matching forms cost ``factor`` times as much; only
     in requests of at least ``min_steps`` steps. An empty ``forms`` matches every form, else a form's name does."""
@@ -204,98 +148,3 @@ class HostModel:
     fabric: Fabric = field(default_factory=lambda: Fabric.of_domains(((0, 1, 2, 3), (4, 5, 6, 7))))
     rates: Rates = field(default_factory=Rates)
     behaviour: Behaviour = field(default_factory=Behaviour)
-
-
-def refusal(dit: DiT, split: Split) -> str | None:
-    """Return why the engine cannot start this form for this model, or None."""
-    local = dit.heads // split.tp
-    kv_local = max(1, dit.kv_heads // split.tp)
-    checks = (
-        (split.offload not in OFFLOADS, f"unknown offload {split.offload!r}"),
-        (dit.heads % split.tp != 0, f"{dit.heads} heads are not divisible by tensor parallel size {split.tp}"),
-        (
-            dit.kv_heads % split.tp != 0 and split.tp % dit.kv_heads != 0,
-            f"{dit.kv_heads} KV heads cannot be spread over tensor parallel size {split.tp}",
-        ),
-        (local % split.usp != 0, f"({dit.heads} heads / tp {split.tp}) is not divisible by ulysses degree {split.usp}"),
-        (
-            kv_local % split.usp != 0 and split.usp % kv_local != 0,
-            f"{kv_local} local KV heads cannot be spread over ulysses degree {split.usp}",
-        ),
-        (split.cfg > dit.guidance_branches, f"cfg parallel size {split.cfg} needs as many guidance branches"),
-        (dit.layers % split.pp != 0, f"{dit.layers} layers are not divisible by pipeline parallel size {split.pp}"),
-    )
-    return next((text for failed, text in checks if failed), None)
-
-
-def mask_chunks(dit: DiT, split: Split) -> int:
-    """Return the chunks in effect: the largest divisor of the local heads that is not above the requested number.
-
-    Masking hides the collectives around attention, so without Ulysses or all-gather-KV there is nothing to chunk.
-    """
-    if split.mask_chunks <= 1 or split.usp * split.ag == 1 or split.ring > 1:
-        return 1
-    local = dit.heads // split.tp // split.usp
-    kv_local = max(1, dit.kv_heads // split.tp // split.usp)
-    usable = kv_local if kv_local < local else local  # a chunk of query heads needs its own KV heads
-    return max(n for n in range(1, usable + 1) if usable % n == 0 and n <= split.mask_chunks)
-
-
-def local_tokens(dit: DiT, split: Split) -> int:
-    """Return the tokens of one rank outside attention; the sequence is padded to a multiple of the degree."""
-    return ceil(dit.sequence_tokens / split.sequence_degree)
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Memory of one rank in GB: on its card while denoising, and pinned on the host for offloaded weights."""
-
-    weights_gb: float
-    encoders_gb: float
-    activations_gb: float
-    buffers_gb: float
-    host_gb: float
-
-    @property
-    def card_gb(self) -> float:
-        """What must fit beside the driver's own memory."""
-        return self.weights_gb + self.encoders_gb + self.activations_gb + self.buffers_gb
-
-
-def offload_axis(split: Split) -> str:
-    """Return the degree over which distributed layerwise offload shards the weights: a group whose ranks would else
-    hold the same weights. Empty when the form has none."""
-    return next((name for name in ("ag", "usp", "ring", "cfg") if getattr(split, name) > 1), "")
-
-
-def memory(dit: DiT, split: Split) -> Memory:
-    """Return what one rank of the form needs.
-
-    Weights are split by tensor and pipeline parallelism, activations by the sequence degree; the text encoder follows
-    the world size; each communicator holds 0.4 GB of buffers. CPU offload keeps the text encoder and the VAE on the
-    host while denoising. Layerwise offload keeps the layer in use and the next one on the card and all weights pinned
-    on the host, once per rank; its distributed kind pins only a shard.
-    """
-    weights = dit.weights_gb / split.tp / split.pp
-    encoders = dit.text_encoder_gb / split.world + dit.vae_gb
-    host = 0.0
-    if split.offload == "cpu-offload":
-        host, encoders = encoders, 0.0
-    elif split.offload:
-        axis = offload_axis(split) if split.offload.startswith("distributed") else ""
-        host = weights / (getattr(split, axis) if axis else 1)
-        weights = min(weights, 2 * weights * split.pp / dit.layers)
-    communicators = sum(getattr(split, name) > 1 for name in DEGREES) + (split.sequence_degree > 1)
-    return Memory(weights, encoders, dit.activation_gb / split.sequence_degree, 0.4 * communicators, host)
-
-
-def step_factor(behaviour: Behaviour, split: Split, index: int, steps_total: int) -> float:
-    """Return how many times the modelled cost the denoise step ``index`` (0-based) of ``steps_total`` takes.
-
-    Noise, ramp and thermal slope are not in here: they belong to a session, not to the form.
-    """
-    factor = 1.0
-    for rule in behaviour.step_rules:
-        if index >= rule.first_step and steps_total >= rule.min_steps and (not rule.forms or split.name in rule.forms):
-            factor *= rule.factor
-    return factor

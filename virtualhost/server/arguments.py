@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from virtualhost.host.model import Split
 from virtualhost.host.scenario import Scenario
+from virtualhost.host.split import Split
 
 
 class LaunchError(Exception):

@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 from functools import lru_cache
 
-from virtualhost.host.model import Split
 from virtualhost.host.scenario import LogStyle
+from virtualhost.host.split import Split
 
 _PROFILER = "[diffusion_pipeline_profiler.py:29] [DiffusionPipelineProfiler]"
 

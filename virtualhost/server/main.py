@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from virtualhost.host.scenario import Scenario, scenario_from_environment
 from virtualhost.host.state import HostState, Job, RankProcess, StateError, process_start
@@ -201,6 +200,8 @@ class Server:
 
     def _write_capture(self) -> None:
         if self.launch.profile_dir is not None:
+            from virtualhost.server.profiler import write_session_capture  # noqa: PLC0415 - most servers never capture
+
             write_session_capture(self.session, self.launch.profile_dir)
 
     def log(self, text: str) -> None:
@@ -262,26 +263,6 @@ def _be_a_rank(read_end: int, inherited: Sequence[int]) -> None:
         os.close(descriptor)
     os.read(read_end, 1)
     os._exit(0)
-
-
-def write_session_capture(session: ServingSession, directory: Path) -> list[Path]:
-    """Write the profiler's files of one step of a session, as its scenario says, with the session's capture faults."""
-    from virtualhost.server.profiler import STYLES, write_ascend  # noqa: PLC0415 - most sessions are never captured
-
-    plan = session.plan
-    folders = write_ascend(session.captured_timeline(), directory, style=STYLES[session.scenario.serving.capture_style])
-    tables = [path for folder in folders for path in folder.rglob("*.csv")]
-    if plan.whole_session("capture_empty"):
-        for path in tables:
-            path.write_text(path.read_text(encoding="utf-8").splitlines(keepends=True)[0], encoding="utf-8")
-    if plan.whole_session("capture_truncated"):
-        for path in tables:
-            path.write_bytes(path.read_bytes()[: path.stat().st_size * 3 // 5])
-    if plan.whole_session("capture_missing_rank"):
-        for path in folders[-1].rglob("*"):
-            if path.is_file():
-                path.unlink()
-    return folders
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from virtualhost.server.serving import ServingSession
 from virtualhost.step.simulator import AI_CPU, COMPUTE, COPY, Op
 from virtualhost.step.steptable import step_figures
 from virtualhost.step.timeline import StepTimeline, call_key
@@ -180,3 +181,21 @@ def _communication(timeline: StepTimeline, rank: int, step: int, begin: int) -> 
         )
     body = ",".join(f'"{kind}":{{{",".join(entries)}}}' for kind, entries in parts.items())
     return f'{{"step{step}":{{{body}}}}}'
+
+
+def write_session_capture(session: ServingSession, directory: Path) -> list[Path]:
+    """Write the profiler's files of one step of a session, as its scenario says, with the session's capture faults."""
+    plan = session.plan
+    folders = write_ascend(session.captured_timeline(), directory, style=STYLES[session.scenario.serving.capture_style])
+    tables = [path for folder in folders for path in folder.rglob("*.csv")]
+    if plan.whole_session("capture_empty"):
+        for path in tables:
+            path.write_text(path.read_text(encoding="utf-8").splitlines(keepends=True)[0], encoding="utf-8")
+    if plan.whole_session("capture_truncated"):
+        for path in tables:
+            path.write_bytes(path.read_bytes()[: path.stat().st_size * 3 // 5])
+    if plan.whole_session("capture_missing_rank"):
+        for path in folders[-1].rglob("*"):
+            if path.is_file():
+                path.unlink()
+    return folders

@@ -1,6 +1,6 @@
 """One serving session as text: what a server with a form on cards logs and answers, in virtual seconds.
 
-The same generator feeds the real server process (``virtualhost/server.py``) and campaigns that need no process:
+The same generator feeds the real server process (``virtualhost/server/main.py``) and campaigns that need no process:
 
 >>> session = ServingSession(scenario, Split(usp=4), (0, 1, 2, 3))
 >>> log = session.startup().text + session.request(4).text + session.request(10).text + session.shutdown().text
@@ -11,23 +11,21 @@ and the request's number: on nothing else.
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Sequence
 from dataclasses import replace
 
 from virtualhost.host.faults import Fault, FaultPlan
 from virtualhost.host.live import LiveHost
-from virtualhost.host.model import Split, memory, refusal, step_factor
 from virtualhost.host.scenario import Scenario
+from virtualhost.host.split import Split, memory, refusal
 from virtualhost.host.state import HostState
-from virtualhost.server.exchange import Ask, Chunk, Outcome, access_line, parse_split
+from virtualhost.server.exchange import Ask, Chunk, Outcome, access_line, content, parse_split
 from virtualhost.server.grammar import Grammar, out_of_memory
+from virtualhost.server.pace import step_times
 from virtualhost.step.steptable import captured
 from virtualhost.step.timeline import StepTimeline, simulate_step
 
-# expected (max − min) of three draws of a normal distribution, in standard deviations
-_RANGE_OF_THREE = 1.693
 _BREAKS = ("crash", "hang", "oom", "killed", "rank_killed")
 _ENDS = {"crash": "exit", "oom": "exit", "comm_init": "exit", "port_in_use": "exit", "hang": "hang"}
 _ENDS |= {"killed": "sigkill", "rank_killed": "rank_killed"}
@@ -147,7 +145,8 @@ class ServingSession:
         rng = random.Random(f"{self._seed}|{number}")
         encode_s = self.scenario.timing.encode_s * rng.uniform(0.99, 1.035)
         slow = LiveHost(self.scenario, self.state).slowdown(self.cards)
-        steps_s = self._step_times(ask.steps, number, rng, slow)
+        plain_s = self.timeline.step_ns / 1e9 * self._window_factor * slow
+        steps_s = step_times(self.scenario, self.plan, self.split, plain_s, ask.steps, number, rng)
         if profiled:
             steps_s = self._capture(steps_s)
         chunks += self._progress(steps_s, encode_s)
@@ -171,25 +170,7 @@ class ServingSession:
         chunks.append(Chunk(took, self._access(ask, end_s, lost=lost)))
         if cut := self.plan.in_request(number, "truncated_log"):
             chunks = self._cut_log(chunks, cut)
-        return self._advance(chunks, took, response="lost" if lost else "ok", content=self._content(ask))
-
-    def _step_times(self, steps: int, number: int, rng: random.Random, slow: float) -> list[float]:
-        """Seconds of every executed step: the plain step, its form's own rules, ramp, noise, heat, slowness."""
-        scenario, timing = self.scenario, self.scenario.timing
-        deviation = timing.dispersion_pct / 100 / _RANGE_OF_THREE
-        common = self.timeline.step_ns / 1e9 * self._window_factor * slow
-        common *= 1 + max(-2.5, min(2.5, rng.gauss(0.0, 1.0))) * deviation
-        if number <= len(timing.ramp):
-            common *= timing.ramp[number - 1]
-        if fault := self.plan.in_request(number, "slow"):
-            common *= fault.factor
-        executed = steps - 1 if scenario.log.iterations_minus_one and steps > 1 else steps
-        times = []
-        for index in range(executed):
-            heat = max(0, index + 1 - timing.thermal_after) * timing.thermal_pct_per_step / 100
-            own = step_factor(scenario.behaviour, self.split, index, steps)
-            times.append(common * own * (1 + heat) * (1 + rng.gauss(0.0, 1.0) * timing.step_pct / 100))
-        return times
+        return self._advance(chunks, took, response="lost" if lost else "ok", content=content(ask))
 
     def _capture(self, steps_s: list[float]) -> list[float]:
         """Keep the first step as the profiler sees it, and return the steps as long as the profiler makes them."""
@@ -247,12 +228,6 @@ class ServingSession:
         text = self.grammar.line(self.clock_s, "api_server.py:498", "Video generation failed", level="ERROR")
         chunks.append(Chunk(0.1, text + access_line(ask.endpoint, 500)))
         return self._advance(chunks, 0.1, response="error")
-
-    def _content(self, ask: Ask) -> bytes:
-        """The response: what the seed makes of the prompt and the geometry, the same whatever the form."""
-        key = f"{ask.prompt}|{ask.seed}|{ask.width}x{ask.height}x{ask.frames}|{ask.steps}|{ask.guidance}"
-        head = b"\x00\x00\x00\x18ftypmp42" if ask.kind == "video" else b"\x89PNG\r\n\x1a\n"
-        return head + hashlib.sha512(key.encode()).digest() * 16
 
     # -- stop and ends --------------------------------------------------------------------------------------------
 

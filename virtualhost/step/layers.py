@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from virtualhost.host.model import HostModel, Split, local_tokens, mask_chunks, offload_axis
+from virtualhost.host.model import HostModel
+from virtualhost.host.split import Split, local_tokens, mask_chunks, offload_axis
 from virtualhost.step.simulator import COMPUTE, COPY, Op, Simulator
 
 _VECTOR_FIXED_NS = 2500

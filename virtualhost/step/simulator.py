@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from virtualhost.host.model import DEGREES, Fabric, HostModel, Split
+from virtualhost.host.model import Fabric, HostModel
+from virtualhost.host.split import DEGREES, Split
 
 COMPUTE = "compute"
 COPY = "copy"

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from virtualhost.host.model import Fabric, HostModel, Split, refusal
+from virtualhost.host.model import Fabric, HostModel
+from virtualhost.host.split import Split, refusal
 from virtualhost.step.layers import Layer
 from virtualhost.step.simulator import AI_CPU, Group, Op, Row, Simulator, transfer_cost
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from virtualhost.host.model import mask_chunks
+from virtualhost.host.split import mask_chunks
 from virtualhost.step.simulator import COMPUTE, COPY
 from virtualhost.step.timeline import Kernel, StepTimeline
 

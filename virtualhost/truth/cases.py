@@ -1,18 +1,15 @@
-"""The truth that only tests and campaigns read: true step and exposed times of a form, and named attribution cases.
-
-The cases are small models whose profiles show one thing each, with the truth of all of it:
+"""Named attribution cases: small models whose profiles show one thing each, with the truth of all of it.
 
 >>> timeline, truth = build_case("reverse_exposed")
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from virtualhost.host.model import Behaviour, DiT, Fabric, HostModel, LinkClass, Split, step_factor
-from virtualhost.step.steptable import step_figures
+from virtualhost.host.model import Behaviour, DiT, Fabric, HostModel, LinkClass
+from virtualhost.host.split import Split
 from virtualhost.step.timeline import StepTimeline, simulate_step
 from virtualhost.truth.audit import audit
 from virtualhost.truth.brute_force import timeline_truth
@@ -110,23 +107,3 @@ def build_case(name: str) -> tuple[StepTimeline, dict[str, Any]]:
         checked = audit(case.split.world, SMALL.layers, case.split.mask_chunks, fault=case.fault)
         truth |= {"audit_logs": checked.logs, "audit": checked.truth}
     return timeline, truth
-
-
-def true_step_s(model: HostModel, split: Split, cards: tuple[int, ...], steps: int) -> float:
-    """Return the true mean step time (s) of a form over a request of so many steps, without noise and ramp."""
-    base = simulate_step(model, split, cards).step_ns / 1e9
-    return base * sum(step_factor(model.behaviour, split, index, steps) for index in range(steps)) / steps
-
-
-def true_exposed_s(model: HostModel, split: Split, cards: tuple[int, ...]) -> float:
-    """Return the true exposed communication (s) of one step: that of the rank with the most."""
-    timeline = simulate_step(model, split, cards)
-    return max(step_figures(timeline, rank).exposed_ns for rank in timeline.ranks) / 1e9
-
-
-def best_form(model: HostModel, splits: Iterable[Split], cards: tuple[int, ...], steps: int) -> tuple[Split, float]:
-    """Return the form with the shortest true step over a request of so many steps, and the margin (%) to the next one
-    (infinite when there is none)."""
-    ranked = sorted((true_step_s(model, split, cards, steps), split.name, split) for split in splits)
-    margin = 100 * (ranked[1][0] / ranked[0][0] - 1) if len(ranked) > 1 else float("inf")
-    return ranked[0][2], margin
