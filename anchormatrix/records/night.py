@@ -14,6 +14,7 @@ from datetime import date, datetime, time, timedelta
 from statistics import median
 
 from anchormatrix.errors import ConfigError, NightError
+from anchormatrix.records.base import FileRecord, Record
 
 AUTO = "auto"
 NOT_STARTED = "not_started"
@@ -70,6 +71,54 @@ class Tonight:
         return self.status not in (MEASURED, SKIPPED, "did_not_run") and (
             self.before or self.status in (NOT_STARTED, "")
         )
+
+
+class ChangedCell(Record, frozen=True):
+    """A cell that became slower or faster beyond noise by ``shift_pct``, and the circumstances that changed with it."""
+
+    contract: str
+    form: str
+    tier: str
+    change: str
+    new: bool
+    shift_pct: float
+    circumstances: tuple[str, ...]
+
+
+class NightSession(Record, frozen=True):
+    """What became of one session of the night."""
+
+    contract: str
+    form: str
+    window: int
+    status: str
+    reason: str
+
+
+class NightCell(Record, frozen=True):
+    """One cell tonight and the night before, in seconds per step; ``None`` where it was not measured or not judged."""
+
+    contract: str
+    form: str
+    tier: str
+    step_s: float | None
+    dispersion_pct: float | None
+    last_step_s: float | None
+    trend: str | None
+    shift_pct: float | None
+
+
+class NightSummary(FileRecord, frozen=True, kw_only=True, omit_defaults=True):
+    """A night, as ``nightly/summary.json`` holds it; the hook is told the same without its ``cells``."""
+
+    night: str
+    outcome: Outcome
+    exit_code: int
+    problem: str
+    changed: tuple[ChangedCell, ...]
+    sessions: tuple[NightSession, ...]
+    missed_nights: tuple[str, ...]
+    cells: tuple[NightCell, ...] | None = None
 
 
 def night_of(moment: datetime) -> str:

@@ -1,0 +1,145 @@
+"""The decision file and the ledger of decisions: which form wins at every card count, and what that rests on."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from anchormatrix.records.base import FileRecord, Record
+
+
+class DecisionOutcome(enum.StrEnum):
+    """What can be said of one card count."""
+
+    WINNER = "winner"
+    NO_DIFFERENCE = "no_difference"
+    NOT_DECIDABLE = "not_decidable"
+
+
+class Confidence(enum.StrEnum):
+    """How far a decision can be trusted."""
+
+    HIGH = "high"
+    MODERATE = "moderate"
+    LOW = "low"
+    NONE = "none"
+
+
+class SizeDecision(Record, frozen=True):
+    """The decision of one card count. ``winner`` is ``None`` when there is no difference or nothing can be decided.
+
+    ``tied_with`` are forms within the noise floor of the fastest, ``margin_pct`` is runner-up ÷ winner − 1 at the
+    anchor tier, in percent.
+    """
+
+    size: int
+    contract: str
+    outcome: DecisionOutcome
+    winner: str | None
+    runner_up: str | None
+    margin_pct: float | None
+    tied_with: tuple[str, ...]
+    basis: str
+    sentence: str
+    conditions: tuple[str, ...]
+    unknowns: tuple[str, ...]
+    reversal: tuple[str, ...]
+    confidence: Confidence
+
+
+class Trigger(Record, frozen=True):
+    """One reason to verify a decision again: whether it fired, and with which numbers.
+
+    ``evaluated`` is false when there was nothing to test it on; it has then neither fired nor been quiet.
+    """
+
+    size: int
+    trigger: str
+    fired: bool
+    text: str
+    evaluated: bool = True
+
+
+class Scaling(Record, frozen=True):
+    """Speed-up of one arm from one card count to another. ``efficiency`` = speed-up ÷ card ratio."""
+
+    text: str
+    arm: str
+    form_from: str
+    form_to: str
+    cards_from: int
+    cards_to: int
+    speedup: float
+    efficiency: float
+    exposed_share_from: float | None
+    exposed_share_to: float | None
+    links_from: str
+    links_to: str
+
+
+class SizeNote(Record, frozen=True):
+    """A sentence about one card count."""
+
+    size: int
+    text: str
+
+
+class ExcludedForm(Record, frozen=True):
+    """A form that is no candidate, and why."""
+
+    size: int
+    form: str
+    text: str
+
+
+class Decision(FileRecord, frozen=True):
+    """The decision of a run, as ``decision.json`` holds it: every card count, and on top the largest one decided.
+
+    ``scaling`` compares card counts, ``skipped`` names what the adaptive design left out, ``pairs`` what each size's
+    comparison rests on.
+    """
+
+    sizes: dict[str, SizeDecision]
+    size: int | None
+    winner: str | None
+    runner_up: str | None
+    margin_pct: float | None
+    basis: str
+    conditions: tuple[str, ...]
+    unknowns: tuple[str, ...]
+    reversal: tuple[str, ...]
+    confidence: Confidence
+    sentence: str | None
+    reverify_triggers: tuple[Trigger, ...]
+    scaling: tuple[Scaling, ...]
+    skipped: tuple[SizeNote, ...]
+    excluded: tuple[ExcludedForm, ...]
+    pairs: tuple[SizeNote, ...]
+
+
+class BasisForm(Record, frozen=True):
+    """What was known of one form: step times in seconds by tier, exposed communication per step."""
+
+    form: str
+    few_s: float | None
+    anchor_s: float | None
+    exposed_ms: float | None
+    exposed_share: float | None
+
+
+class Basis(Record, frozen=True):
+    """What a decision rested on, as one line of ``decisions.jsonl``: nothing that changes between equal runs.
+
+    ``status`` and ``r`` are the verdict's. ``facts`` are what shapes a step in the configuration, by dotted key;
+    ``fixed_s`` the seconds outside the DiT stage of one request by stage; ``possible`` the names of all candidates.
+    """
+
+    size: int
+    contract: str
+    winner: str | None
+    status: str | None
+    r: dict[str, float]
+    forms: tuple[BasisForm, ...]
+    facts: dict[str, Any]
+    fixed_s: dict[str, float]
+    possible: tuple[str, ...]
