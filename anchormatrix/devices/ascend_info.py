@@ -121,8 +121,8 @@ class _InfoTable:
         if self._npu_column:
             good = names[:3] == ["", "", "Bus-Id"] and len(names) == 4
         else:
-            good = names[0] in chips and names[1:2] == ["Bus-Id"] and len(names) == 3
-            self._id_column = chips.get(names[0], False)
+            good = len(names) == 3 and names[0] in chips and names[1] == "Bus-Id"
+            self._id_column = good and chips[names[0]]
         if not good or "Memory-Usage(MB)" not in names[-1]:
             raise self._found.error(
                 line, "is not the second header of the cards", "`Chip | Bus-Id | … Memory-Usage(MB) …`"
@@ -131,7 +131,7 @@ class _InfoTable:
         self._part = self._card
 
     def _card(self, line: Line, cells: list[str]) -> None:
-        if cells[:2] and re.match(r"NPU\s+(Chip|ID)$", cells[0]) and cells[1] == "Process id":
+        if cells[1:2] == ["Process id"] and re.match(r"NPU\s+(Chip|ID)$", cells[0]):
             self._start_processes(line, cells)
         elif self._first is None:
             self._expect(line, cells, 4 if self._npu_column else 3)

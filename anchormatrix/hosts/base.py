@@ -1,9 +1,9 @@
-"""The small interface through which everything touches a host; a local and an SSH host behave alike."""
+"""The interface of a host: how everything runs commands, takes cards and moves files, on this machine or over SSH."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -32,6 +32,21 @@ class StopRecord:
     seconds: float
     exit_code: int | None
     survivors: int
+
+
+@dataclass(frozen=True)
+class SupervisedCommand:
+    """A command that is to run under supervision. Its output goes to ``log_path`` on the host.
+
+    ``env`` is added to the host's environment; ``grace_s`` is how long a gentle stop may take. ``stop_command`` is run
+    when stopping begins, for servers that signals do not reach; ``{pid}`` in it becomes the started process id.
+    """
+
+    argv: Sequence[str]
+    log_path: str
+    env: Mapping[str, str] = field(default_factory=dict)
+    grace_s: float = 30.0
+    stop_command: Sequence[str] = ()
 
 
 class RunningProcess(Protocol):
@@ -96,22 +111,12 @@ class Host(Protocol):
         """
         ...
 
-    def start(
-        self,
-        argv: Sequence[str],
-        *,
-        env: Mapping[str, str],
-        log_path: str,
-        lease: Lease | None = None,
-        grace_s: float = 30,
-        stop_command: Sequence[str] = (),
-    ) -> RunningProcess:
-        """Start a supervised process whose output goes to ``log_path`` on the host.
+    def start(self, command: SupervisedCommand, *, lease: Lease | None = None) -> RunningProcess:
+        """Start a supervised process, under a lease where one is given: one process at a time may run under it.
 
-        It is stopped gently, within ``grace_s``, when this program ends in whatever way (a watchdog process sees to
-        it); how, is then written to ``log_path`` + ``.stop.json``. ``stop_command`` is run when stopping begins, for
-        servers that signals do not reach; ``{pid}`` in it becomes the started process id. One process at a time may
-        run under a lease. Raises :class:`HostError` when the program is missing or the log cannot be written.
+        It is stopped gently, within its grace, when this program ends in whatever way (a watchdog process sees to it);
+        how, is then written to the log's path + ``.stop.json``. Raises :class:`HostError` when the program is missing
+        or the log cannot be written.
         """
         ...
 

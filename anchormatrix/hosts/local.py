@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import select
 import shutil
 import signal
 import socket
@@ -14,16 +13,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from anchormatrix.config.project import in_project, project_folder
 from anchormatrix.errors import HostError, LeaseError
 from anchormatrix.hosts import locks, processes
-from anchormatrix.hosts.base import Completed, Lease, RunningProcess, StopRecord
+from anchormatrix.hosts.base import Completed, Lease, RunningProcess, StopRecord, SupervisedCommand
 from anchormatrix.hosts.bundle import agent_command
 from anchormatrix.hosts.copying import copied_file, copied_tree
 from anchormatrix.hosts.failures import failed, hangs, held, missing_program, talks_too_much
+from anchormatrix.hosts.pipes import AgentPipes
 from anchormatrix.hosts.supervision import (
     AgentClient,
     SupervisedProcess,
@@ -111,29 +112,12 @@ class LocalHost:
         self._leases.append(lease)
         return lease
 
-    def start(
-        self,
-        argv: Sequence[str],
-        *,
-        env: Mapping[str, str],
-        log_path: str,
-        lease: Lease | None = None,
-        grace_s: float = 30,
-        stop_command: Sequence[str] = (),
-    ) -> RunningProcess:
+    def start(self, command: SupervisedCommand, *, lease: Lease | None = None) -> RunningProcess:
         files = lease.files if isinstance(lease, LocalLease) else []
         client = self._agent(files)
+        here = replace(command, log_path=str(Path(command.log_path).absolute()))
         try:
-            pid, token = start_under(
-                client,
-                argv,
-                env={**self._settings.env, **env},
-                path=self._path,
-                log_path=str(Path(log_path).absolute()),
-                grace_s=grace_s,
-                stop_command=stop_command,
-                where=self.alias,
-            )
+            pid, token = start_under(client, here, env=self._settings.env, path=self._path, where=self.alias)
         except BaseException:
             client.end(_RELEASE_S)
             raise
@@ -146,7 +130,7 @@ class LocalHost:
             finally:
                 other.end(_RELEASE_S)
 
-        process = SupervisedProcess(client, pid, after_loss=after_loss, ends_agent=True, grace_s=grace_s)
+        process = SupervisedProcess(client, pid, after_loss=after_loss, ends_agent=True, grace_s=command.grace_s)
         self._processes.append(process)
         if isinstance(lease, LocalLease):
             lease.processes.append(process)
@@ -227,16 +211,7 @@ class LocalHost:
 
     def _agent(self, files: Sequence[int]) -> AgentClient:
         words, sources = agent_command(sys.executable, "--keep", ",".join(map(str, files)))
-        child = subprocess.Popen(
-            words,
-            cwd=project_folder(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            pass_fds=list(files),
-            start_new_session=True,
-        )
-        pipes = _Pipes(child)
+        pipes = AgentPipes(words, project_folder(), files)
         pipes.send(sources)
         return AgentClient(pipes, self.alias)
 
@@ -267,38 +242,6 @@ class LocalLease:
 
     def __exit__(self, *_: object) -> None:
         self.release()
-
-
-class _Pipes:
-    """The pipes of an agent on this machine."""
-
-    def __init__(self, child: subprocess.Popen[bytes]) -> None:
-        self._child = child
-        self._said: str | None = None
-
-    def send(self, data: bytes) -> None:
-        assert self._child.stdin is not None
-        self._child.stdin.write(data)
-        self._child.stdin.flush()
-
-    def receive(self, timeout_s: float) -> bytes:
-        assert self._child.stdout is not None
-        if not select.select([self._child.stdout], [], [], timeout_s)[0]:
-            raise TimeoutError
-        return os.read(self._child.stdout.fileno(), 65536)
-
-    def end(self, timeout_s: float) -> str:
-        child = self._child
-        if self._said is None:
-            with contextlib.suppress(OSError):
-                child.stdin.close()  # type: ignore[union-attr]
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(timeout_s)
-                assert child.stdout and child.stderr
-                self._said = child.stderr.read().decode("utf-8", "replace")
-                child.stdout.close()
-                child.stderr.close()
-        return self._said or ""
 
 
 def _end_with_parent() -> None:

@@ -1,4 +1,4 @@
-"""Talking to a supervision agent: one request line, one answer line, over pipes or an SSH channel."""
+"""The client of a supervision agent: one request line, one answer line, over pipes or an SSH channel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from anchormatrix.errors import HostError
-from anchormatrix.hosts.base import StopRecord
+from anchormatrix.hosts.base import StopRecord, SupervisedCommand
 from anchormatrix.hosts.failures import missing_program
 
 ANSWER_S = 20.0
@@ -214,35 +214,30 @@ def stop_record(values: Mapping[str, Any]) -> StopRecord:
 
 
 def start_under(
-    client: AgentClient,
-    argv: Sequence[str],
-    *,
-    env: Mapping[str, str],
-    path: Sequence[str],
-    log_path: str,
-    grace_s: float,
-    stop_command: Sequence[str],
-    where: str,
+    client: AgentClient, command: SupervisedCommand, *, env: Mapping[str, str], path: Sequence[str], where: str
 ) -> tuple[int, str]:
-    """Start a process under an agent; returns its process id and the token that its descendants carry."""
+    """Start a command under an agent; returns its process id and the token that its descendants carry.
+
+    ``env`` and ``path`` are the host's own: the command's environment goes above the one, the other before PATH.
+    """
     token = secrets.token_hex(16)
     answer = client.ask(
         "start",
-        argv=list(argv),
-        env=dict(env),
+        argv=list(command.argv),
+        env={**env, **command.env},
         path=list(path),
-        log=log_path,
-        grace_s=grace_s,
-        stop_command=list(stop_command),
+        log=command.log_path,
+        grace_s=command.grace_s,
+        stop_command=list(command.stop_command),
         token=token,
     )
     if answer.get("error") == "missing":
-        raise missing_program(argv[0], where, answer["path"])
+        raise missing_program(command.argv[0], where, answer["path"])
     if answer.get("error") == "busy":
         raise HostError("another server still runs under this lease", where=where, todo="stop it first")
     if "error" in answer:
         raise HostError(
-            f"`{argv[0]}` could not be started: {answer['text']}",
+            f"`{command.argv[0]}` could not be started: {answer['text']}",
             where=where,
             todo="see that the program may be executed and that the scratch folder can be written",
         )

@@ -11,7 +11,7 @@ from types import TracebackType
 from anchormatrix.engines.base import ServeCommand
 from anchormatrix.engines.serving import Failure, Response, ServingClient, startup_failure
 from anchormatrix.errors import AnchorMatrixError, HostError
-from anchormatrix.hosts.base import Host, Lease, RunningProcess, StopRecord
+from anchormatrix.hosts.base import Host, Lease, RunningProcess, StopRecord, SupervisedCommand
 from anchormatrix.measure.serverlog.parse import Request, ServeLog, parse_serve_log
 from anchormatrix.records.settings import Settings
 
@@ -124,14 +124,14 @@ class Served:
         port = self._host.free_port()
         self.command = self._make_command(port)
         engine = self._settings.engine
-        self._process = self._host.start(
+        supervised = SupervisedCommand(
             self.command.argv,
+            self._log_path,
             env=self.command.env,
-            log_path=self._log_path,
-            lease=self._lease,
             grace_s=engine.stop_grace_s,
             stop_command=[word.replace("{port}", str(port)) for word in engine.stop_command],
         )
+        self._process = self._host.start(supervised, lease=self._lease)
         self._client = ServingClient(
             f"http://127.0.0.1:{self._host.local_port(port)}",
             self._settings.workload,

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from campaigns.openssh import running_sshd
 
+from anchormatrix.hosts.base import SupervisedCommand
 from anchormatrix.hosts.open import open_host
 from anchormatrix.records.settings import HostSettings, SshSettings
 
@@ -40,7 +41,7 @@ def session_s(settings: HostSettings, folder: Path) -> float:
         with host.lease([0, 1], holder={"what": "benchmark"}, wait_s=0) as lease:
             port = host.free_port()
             argv = ["python3", "-u", "-m", "http.server", str(port), "--bind", "127.0.0.1", "--directory", scratch]
-            server = host.start(argv, env={}, log_path=log, lease=lease)
+            server = host.start(SupervisedCommand(argv, log), lease=lease)
             url = f"http://127.0.0.1:{host.local_port(port)}/server.log"
             while True:
                 server.poll()

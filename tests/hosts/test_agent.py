@@ -19,19 +19,30 @@ def started(tmp_path: Path, *options: str) -> tuple[subprocess.Popen[bytes], int
     words, sources = agent_command(sys.executable, *options)
     agent = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert agent.stdin is not None
-    agent.stdin.write(sources)
     lease = {"directory": str(tmp_path / "leases"), "cards": [3], "holder": {"what": "test"}, "wait_s": 0}
-    assert asked(agent, op="lease", **lease)["suspect"] == [False]
     server = {"argv": ["sleep", "60"], "env": {}, "path": [], "log": str(tmp_path / "log"), "token": "of this test"}
-    return agent, asked(agent, op="start", grace_s=5, stop_command=[], **server)["pid"]
-
-
-def asked(agent: subprocess.Popen[bytes], **request: object) -> dict:
-    assert agent.stdin is not None
-    assert agent.stdout is not None
-    agent.stdin.write(json.dumps(request).encode() + b"\n")
+    start = request(op="start", grace_s=5, stop_command=[], **server)
+    # All at once: however slow this test is, the agent hears nothing but silence only after the server has started.
+    agent.stdin.write(sources + request(op="lease", **lease) + start)
     agent.stdin.flush()
+    assert answer(agent)["suspect"] == [False]
+    return agent, answer(agent)["pid"]
+
+
+def request(**fields: object) -> bytes:
+    return json.dumps(fields).encode() + b"\n"
+
+
+def answer(agent: subprocess.Popen[bytes]) -> dict:
+    assert agent.stdout is not None
     return json.loads(agent.stdout.readline())
+
+
+def asked(agent: subprocess.Popen[bytes], **fields: object) -> dict:
+    assert agent.stdin is not None
+    agent.stdin.write(request(**fields))
+    agent.stdin.flush()
+    return answer(agent)
 
 
 def assert_all_is_over(agent: subprocess.Popen[bytes], server: int, tmp_path: Path) -> None:

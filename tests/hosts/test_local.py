@@ -7,23 +7,20 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from small_servers import POLITE, STUBBORN, lives, wait_until
 
 from anchormatrix.errors import HostError
 from anchormatrix.hosts import locks, processes
+from anchormatrix.hosts.base import Lease, SupervisedCommand
 from anchormatrix.hosts.local import LocalHost
 from anchormatrix.hosts.open import open_host
 from anchormatrix.records.settings import HostSettings
 
 ROOT = Path(__file__).resolve().parents[2]
-STUBBORN = (
-    "import signal, time\nfor n in (2, 15): signal.signal(n, signal.SIG_IGN)\nprint('up', flush=True)\ntime.sleep(60)"
-)
-POLITE = "import time\nprint('up', flush=True)\ntry: time.sleep(60)\nexcept KeyboardInterrupt: print('bye', flush=True)"
 
 
 @pytest.fixture
@@ -40,20 +37,8 @@ def host(tmp_path: Path) -> Iterator[LocalHost]:
     opened.close()
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 15) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "did not become true"
-        time.sleep(0.02)
-
-
-def lives(pid: int) -> bool:
-    found = processes.entry(pid)
-    return found is not None and found.state not in "ZX"
-
-
-def python(host: LocalHost, code: str, log: Path, **more):
-    process = host.start([sys.executable, "-u", "-c", code], env={}, log_path=str(log), **more)
+def python(host: LocalHost, code: str, log: Path, *, lease: Lease | None = None, **more):
+    process = host.start(SupervisedCommand([sys.executable, "-u", "-c", code], str(log), **more), lease=lease)
     wait_until(lambda: "up" in log.read_text())
     return process
 
@@ -188,7 +173,7 @@ def test_a_server_that_hears_sigint_ends_by_it(host: LocalHost, tmp_path: Path):
 
 
 def test_a_server_that_ended_by_itself_was_not_stopped(host: LocalHost, tmp_path: Path):
-    server = host.start(["sh", "-c", "exit 7"], env={}, log_path=str(tmp_path / "log"))
+    server = host.start(SupervisedCommand(["sh", "-c", "exit 7"], str(tmp_path / "log")))
     wait_until(lambda: server.poll() == 7)
     assert (server.stop(grace_s=5).how, server.stop(grace_s=5).exit_code) == ("exited", 7)
 
@@ -210,7 +195,7 @@ def test_a_server_that_hears_nothing_is_killed_last_and_its_cards_become_suspect
 
 def test_children_that_left_the_session_or_lost_their_parent_are_stopped_too(host: LocalHost, tmp_path: Path):
     script = f"(setsid sleep 60 & echo $! > {tmp_path}/pid); echo up; exec sleep 60"
-    server = host.start(["sh", "-c", script], env={}, log_path=str(tmp_path / "log"))
+    server = host.start(SupervisedCommand(["sh", "-c", script], str(tmp_path / "log")))
     wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip() != "")
     orphan = int((tmp_path / "pid").read_text())
     assert {server.pid, orphan} <= set(server.tree())
@@ -220,9 +205,8 @@ def test_children_that_left_the_session_or_lost_their_parent_are_stopped_too(hos
 
 def test_a_process_started_by_somebody_else_on_its_behalf_is_stopped_by_its_token(host: LocalHost, tmp_path: Path):
     """As with ``docker exec -e ANCHORMATRIX_RUN …``: the real server is a child of a daemon, not of the wrapper."""
-    server = host.start(
-        ["sh", "-c", 'echo "up $ANCHORMATRIX_RUN"; exec sleep 60'], env={}, log_path=str(tmp_path / "log")
-    )
+    script = 'echo "up $ANCHORMATRIX_RUN"; exec sleep 60'
+    server = host.start(SupervisedCommand(["sh", "-c", script], str(tmp_path / "log")))
     wait_until(lambda: "up" in (tmp_path / "log").read_text())
     token = (tmp_path / "log").read_text().split()[1]
     elsewhere = subprocess.Popen(["sleep", "60"], env={**os.environ, "ANCHORMATRIX_RUN": token}, start_new_session=True)
@@ -268,13 +252,13 @@ def test_a_signal_never_goes_to_a_later_process_with_the_same_id():
 )
 def test_a_server_that_cannot_be_started_is_an_error(host: LocalHost, tmp_path: Path, argv, says):
     with pytest.raises(HostError, match=says):
-        host.start(argv, env={}, log_path=str(tmp_path / "log"))
+        host.start(SupervisedCommand(argv, str(tmp_path / "log")))
 
 
 def test_a_log_that_cannot_be_written_is_an_error(host: LocalHost, tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(HostError, match=r"could not be started: .*/file.*scratch folder can be written"):
-        host.start(["true"], env={}, log_path=str(tmp_path / "file" / "log"))
+        host.start(SupervisedCommand(["true"], str(tmp_path / "file" / "log")))
 
 
 def test_an_interrupted_question_does_not_spoil_the_next_answer(host: LocalHost, tmp_path: Path, monkeypatch):
@@ -315,14 +299,16 @@ def test_a_server_whose_agent_was_killed_is_still_stopped(host: LocalHost, tmp_p
 
 MEASURING = """
 import sys
+from anchormatrix.hosts.base import SupervisedCommand
 from anchormatrix.hosts.local import LocalHost
 from anchormatrix.records.settings import HostSettings
 host = LocalHost(HostSettings("here", lease_dir=sys.argv[1]))
 lease = host.lease([0, 1], holder={"what": "measuring"}, wait_s=0)
-server = host.start([sys.executable, "-u", "-c", sys.argv[3]], env={}, log_path=sys.argv[2], lease=lease, grace_s=float(sys.argv[4]))
+command = SupervisedCommand([sys.executable, "-u", "-c", sys.argv[3]], sys.argv[2], grace_s=float(sys.argv[4]))
+server = host.start(command, lease=lease)
 print(server.pid, flush=True)
 sys.stdin.read()
-"""  # noqa: E501
+"""
 
 
 @pytest.mark.parametrize(("code", "grace_s", "how"), [(POLITE, 20, "sigint"), (STUBBORN, 0.4, "sigkill")])

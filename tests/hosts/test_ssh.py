@@ -8,17 +8,18 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from campaigns.openssh import MISSING, running_sshd
+from small_servers import POLITE, lives, wait_until
 
 from anchormatrix.errors import HostError, InputError, LeaseError
 from anchormatrix.hosts import processes
+from anchormatrix.hosts.base import Lease, SupervisedCommand
 from anchormatrix.hosts.local import LocalHost
 from anchormatrix.hosts.open import open_host
 from anchormatrix.hosts.ssh.copying import RemoteFile, parse_listing
@@ -28,7 +29,6 @@ from anchormatrix.records.settings import HostSettings, SshSettings
 pytestmark = [pytest.mark.ssh, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
 
 ROOT = Path(__file__).resolve().parents[2]
-POLITE = "import time\nprint('up', flush=True)\ntry: time.sleep(60)\nexcept KeyboardInterrupt: print('bye', flush=True)"
 
 
 @pytest.fixture(scope="module")
@@ -57,29 +57,17 @@ def settings_for(server: SshSettings, folder: Path) -> HostSettings:
     )
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 15) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "did not become true"
-        time.sleep(0.02)
-
-
-def lives(pid: int) -> bool:
-    found = processes.entry(pid)
-    return found is not None and found.state not in "ZX"
-
-
-def polite(host: SshHost, log: Path, **more):
-    process = host.start([sys.executable, "-u", "-c", POLITE], env={}, log_path=str(log), **more)
+def polite(host: SshHost, log: Path, *, lease: Lease | None = None, **more):
+    process = host.start(SupervisedCommand([sys.executable, "-u", "-c", POLITE], str(log), **more), lease=lease)
     wait_until(lambda: b"up" in host.read_from(str(log), 0))
     return process
 
 
 def break_connection(host: SshHost) -> None:
     """As when a cable is pulled and the other side notices."""
-    assert host._connection is not None
-    host._connection.transport.sock.shutdown(socket.SHUT_RDWR)
-    wait_until(lambda: not host._connection.alive)
+    assert host._agents._connection is not None
+    host._agents._connection.transport.sock.shutdown(socket.SHUT_RDWR)
+    wait_until(lambda: not host._agents._connection.alive)
 
 
 # --- commands -------------------------------------------------------------------------------------------------------
@@ -214,7 +202,7 @@ def test_servers_follow_one_another_under_a_lease(host: SshHost, tmp_path: Path)
             assert process.pid in process.tree()
             assert process.pid in host.own_pids()
             with pytest.raises(HostError, match="another server still runs under this lease"):
-                host.start(["true"], env={}, log_path=str(tmp_path / "log"), lease=lease)
+                host.start(SupervisedCommand(["true"], str(tmp_path / "log")), lease=lease)
             assert (process.poll(), process.stop(grace_s=10).how, process.poll()) == (None, "sigint", 0)
         last = polite(host, tmp_path / "third", lease=lease)
     wait_until(lambda: not lives(last.pid))
@@ -223,7 +211,7 @@ def test_servers_follow_one_another_under_a_lease(host: SshHost, tmp_path: Path)
 def test_a_killed_job_makes_its_cards_suspect(host: SshHost, tmp_path: Path):
     script = "trap '' INT TERM; echo up; while :; do sleep 0.05; done"
     with host.lease([5], holder={}, wait_s=0) as lease:
-        process = host.start(["sh", "-c", script], env={}, log_path=str(tmp_path / "log"), lease=lease)
+        process = host.start(SupervisedCommand(["sh", "-c", script], str(tmp_path / "log")), lease=lease)
         wait_until(lambda: b"up" in host.read_from(str(tmp_path / "log"), 0))
         assert process.stop(grace_s=0.4).how == "sigkill"
     with host.lease([5], holder={}, wait_s=0) as lease:
@@ -234,17 +222,17 @@ def test_a_killed_job_makes_its_cards_suspect(host: SshHost, tmp_path: Path):
 
 def test_a_program_that_cannot_be_started_is_an_error(host: SshHost, tmp_path: Path):
     with pytest.raises(HostError, match="`no-such-server` was not found"):
-        host.start(["no-such-server"], env={}, log_path=str(tmp_path / "log"))
+        host.start(SupervisedCommand(["no-such-server"], str(tmp_path / "log")))
     (tmp_path / "file").write_text("")
     with pytest.raises(HostError, match="could not be started"):
-        host.start(["true"], env={}, log_path=str(tmp_path / "file" / "log"))
+        host.start(SupervisedCommand(["true"], str(tmp_path / "file" / "log")))
 
 
 def test_the_serving_port_is_reached_through_the_connection(host: SshHost, tmp_path: Path):
     (tmp_path / "page").write_text("x" * 100_000)
     port = host.free_port()
     argv = [sys.executable, "-u", "-m", "http.server", str(port), "--bind", "127.0.0.1", "--directory", str(tmp_path)]
-    process = host.start(argv, env={}, log_path=str(tmp_path / "log"))
+    process = host.start(SupervisedCommand(argv, str(tmp_path / "log")))
     near = host.local_port(port)
     assert near != port
     assert host.local_port(port) == near
@@ -323,7 +311,7 @@ def test_a_fetch_survives_a_break_in_the_middle(host: SshHost, tmp_path: Path, m
     data = os.urandom(8_000_000)
     (tmp_path / "big").write_bytes(data)
     received: list[int] = []
-    client = host._service()
+    client = host._agents.service()
     receive = client._wire.receive
 
     def breaking(timeout_s: float) -> bytes:

@@ -11,7 +11,6 @@ import dataclasses
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +20,7 @@ from pathlib import Path
 import psutil
 import pytest
 import requests
+from free_ports import free_port
 
 from anchormatrix.captures.open import load_capture
 from anchormatrix.config.merge import load_settings
@@ -161,14 +161,6 @@ def serving(kind: Kind, form: str, folder: Path) -> Iterator[Serving]:
             server.process.wait()
         for process in psutil.wait_procs(family, timeout=10)[1]:
             process.kill()
-
-
-def free_port() -> int:
-    """A port of loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 # -- the checks -------------------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import socket
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,10 +11,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from free_ports import free_port
+
 from anchormatrix.config.merge import DEFAULT_FILE, load_settings
 from anchormatrix.engines.vllm_omni import VllmOmni
 from anchormatrix.errors import HostError, LeaseError
-from anchormatrix.hosts.base import Completed, StopRecord
+from anchormatrix.hosts.base import Completed, StopRecord, SupervisedCommand
 from anchormatrix.measure.rig import Rig
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.host import Card, CardProcess, HostState, Topology
@@ -148,10 +149,11 @@ class FakeHost:
             raise LeaseError("held by another")
         return FakeLease(cards, self.killed)
 
-    def start(self, argv: Sequence[str], *, env: Mapping[str, str], log_path: str, **_: object) -> FakeProcess:
-        self.world.started.append(tuple(argv))
+    def start(self, command: SupervisedCommand, *, lease: object = None) -> FakeProcess:
+        argv = tuple(command.argv)
+        self.world.started.append(argv)
         self.world.servers += 1
-        return FakeProcess(self.world, int(argv[argv.index("--port") + 1]), Path(log_path))
+        return FakeProcess(self.world, int(argv[argv.index("--port") + 1]), Path(command.log_path))
 
     def own_pids(self) -> frozenset[int]:
         return frozenset({1})
@@ -168,9 +170,7 @@ class FakeHost:
         shutil.copytree(path, to)
 
     def free_port(self) -> int:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            return int(probe.getsockname()[1])
+        return free_port()
 
     def local_port(self, port: int) -> int:
         return port

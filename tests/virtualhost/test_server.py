@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from free_ports import free_port
 
 from virtualhost.host.live import LiveHost
 from virtualhost.host.scenario import Scenario, load_scenario
@@ -24,12 +24,6 @@ from virtualhost.server.arguments import LaunchError, parse
 ROOT = Path(__file__).resolve().parents[2]
 VLLM = ROOT / "virtualhost" / "bin" / "vllm"
 HEALTHY = ROOT / "virtualhost" / "scenarios" / "healthy.yaml"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Running:

@@ -10,22 +10,15 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import logging
-import shlex
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import paramiko
-
 from anchormatrix.errors import HostError, LeaseError
 from anchormatrix.hosts.agent import READ_LIMIT, RECORD_SUFFIX
-from anchormatrix.hosts.base import Completed, Lease, RunningProcess, StopRecord
-from anchormatrix.hosts.bundle import agent_command
+from anchormatrix.hosts.base import Completed, Lease, RunningProcess, StopRecord, SupervisedCommand
 from anchormatrix.hosts.failures import failed, hangs, held, missing_program, talks_too_much
-from anchormatrix.hosts.ssh.channel import AgentChannel
-from anchormatrix.hosts.ssh.connection import Connection, connect
+from anchormatrix.hosts.ssh.agents import RELEASE_S, SILENCE_S, Agents
 from anchormatrix.hosts.ssh.copying import Listing, fetch_files, parse_listing
 from anchormatrix.hosts.ssh.forwarding import Forward
 from anchormatrix.hosts.supervision import (
@@ -37,16 +30,9 @@ from anchormatrix.hosts.supervision import (
     stop_record,
     stop_under,
 )
-from anchormatrix.records.settings import HostSettings, SshSettings
+from anchormatrix.records.settings import HostSettings
 
-logging.getLogger("paramiko").addHandler(logging.NullHandler())  # what it would say on stderr, our errors say
-
-SILENCE_S = 30.0
-"""After this long without a word from here the agent on the host stops what it supervises."""
-
-_BEAT_S = 5.0
 _FETCH_TRIES = 3
-_RELEASE_S = 180.0
 
 
 class SshHost:
@@ -62,26 +48,17 @@ class SshHost:
             raise HostError("has no ssh section", where=f"host {settings.alias}", todo="add host.ssh.host")
         self.alias = settings.alias
         self._settings = settings
-        self._ssh: SshSettings = settings.ssh
-        self._lock = threading.RLock()
-        self._connection: Connection | None = None
-        self._serving: Connection | None = None
         self._scratch: list[str] = []
         self._leases: list[SshLease] = []
         self._processes: list[SupervisedProcess] = []
-        self._clients: list[AgentClient] = []
         self._forwards: dict[int, Forward] = {}
-        self._closed = threading.Event()
-        # Both are needed soon; an interpreter there takes its time to start, so let them start side by side.
-        self._served = self._agent()
-        self._spare: AgentClient | None = self._agent()
-        threading.Thread(target=self._beat, daemon=True, name=f"beat-{self.alias}").start()
+        self._agents = Agents(settings.alias, settings.ssh)
 
     def run(
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, timeout_s: float, check: bool = True
     ) -> Completed:
         begin = time.monotonic()
-        answer = self._service().ask(
+        answer = self._agents.service().ask(
             "run",
             argv=list(argv),
             env={**self._settings.env, **(env or {})},
@@ -104,7 +81,7 @@ class SshHost:
         return done
 
     def lease(self, cards: Sequence[int], *, holder: Mapping[str, str], wait_s: float) -> SshLease:
-        client = self._unused_agent()
+        client = self._agents.unused()
         wanted = sorted(set(cards))
         try:
             answer = client.ask(
@@ -132,40 +109,23 @@ class SshHost:
         self._leases.append(lease)
         return lease
 
-    def start(
-        self,
-        argv: Sequence[str],
-        *,
-        env: Mapping[str, str],
-        log_path: str,
-        lease: Lease | None = None,
-        grace_s: float = 30,
-        stop_command: Sequence[str] = (),
-    ) -> RunningProcess:
+    def start(self, command: SupervisedCommand, *, lease: Lease | None = None) -> RunningProcess:
         own = not isinstance(lease, SshLease)
-        client = lease.client if isinstance(lease, SshLease) else self._unused_agent()
+        client = lease.client if isinstance(lease, SshLease) else self._agents.unused()
+        env, path = self._settings.env, self._settings.path
         try:
-            pid, token = start_under(
-                client,
-                argv,
-                env={**self._settings.env, **env},
-                path=self._settings.path,
-                log_path=log_path,
-                grace_s=grace_s,
-                stop_command=stop_command,
-                where=self.alias,
-            )
+            pid, token = start_under(client, command, env=env, path=path, where=self.alias)
         except BaseException:
             if own:
                 client.end(5)
             raise
 
         def after_loss(grace: float) -> StopRecord | None:
-            if self._connection is not None and self._connection.alive:
+            if self._agents.connected:
                 return self._stopped_by_another(token, grace)
-            return self._record_of_watchdog(log_path, max(grace, grace_s))
+            return self._record_of_watchdog(command.log_path, max(grace, command.grace_s))
 
-        process = SupervisedProcess(client, pid, after_loss=after_loss, ends_agent=own, grace_s=grace_s)
+        process = SupervisedProcess(client, pid, after_loss=after_loss, ends_agent=own, grace_s=command.grace_s)
         self._processes.append(process)
         return process
 
@@ -179,7 +139,7 @@ class SshHost:
     def read_from(self, path: str, offset: int) -> bytes:
         data = bytearray()
         while True:
-            answer = self._service().ask("read", file=path, offset=offset + len(data))
+            answer = self._agents.service().ask("read", file=path, offset=offset + len(data))
             if "error" in answer:
                 raise HostError(f"cannot be read ({answer['text']})", where=f"{self.alias}:{path}")
             now = base64.b64decode(answer["data"])
@@ -189,7 +149,7 @@ class SshHost:
 
     def fetch(self, path: str, to: Path) -> None:
         for attempt in range(_FETCH_TRIES):
-            client = self._service()
+            client = self._agents.service()
             try:
                 fetch_files(client, path, self._listing(path), to, self.alias)
                 return
@@ -199,12 +159,12 @@ class SshHost:
                 time.sleep(1)
 
     def free_port(self) -> int:
-        return int(self._service().ask("port")["port"])
+        return int(self._agents.service().ask("port")["port"])
 
     def local_port(self, port: int) -> int:
         forward = self._forwards.get(port)
         if forward is None:
-            forward = self._forwards[port] = Forward(self._serving_transport, port)
+            forward = self._forwards[port] = Forward(self._agents.serving_transport, port)
         return forward.local_port
 
     def scratch(self, name: str) -> str:
@@ -222,82 +182,23 @@ class SshHost:
         return folder
 
     def holders(self) -> list[dict[str, object]]:
-        answer = self._service().ask("holders", directory=self._settings.lease_dir)
+        answer = self._agents.service().ask("holders", directory=self._settings.lease_dir)
         if "error" in answer:
             raise HostError(f"leases cannot be read ({answer['text']})", where=self.alias)
         return list(answer["holders"])
 
     def close(self) -> None:
-        if self._closed.is_set():
+        if self._agents.closed:
             return
         for lease in self._leases:
             lease.release()
-        for client in self._clients:
-            if client is not self._served:
-                client.end(_RELEASE_S)
+        self._agents.end_all_but_service()
         for forward in self._forwards.values():
             forward.close()
         with contextlib.suppress(HostError):
-            if self._scratch and self._connection and self._connection.alive:
+            if self._scratch and self._agents.connected:
                 self.run(("rm", "-rf", "--", *self._scratch), timeout_s=self._settings.command_timeout_s)
-        self._served.end(ANSWER_S)
-        self._closed.set()
-        for connection in (self._serving, self._connection):
-            if connection:
-                connection.close()
-
-    # --- connection -------------------------------------------------------------------------------------------------
-
-    def _transport(self) -> paramiko.Transport:
-        with self._lock:
-            if self._connection is None or not self._connection.alive:
-                self._connection = connect(self._ssh)
-            return self._connection.transport
-
-    def _serving_transport(self) -> paramiko.Transport:
-        """A second connection for the forwarded ports, so that no mishap on them can touch the agents."""
-        with self._lock:
-            if self._serving is None or not self._serving.alive:
-                self._serving = connect(self._ssh)
-            return self._serving.transport
-
-    def _lost(self, error: Exception) -> HostError:
-        return HostError(
-            f"the connection was lost ({str(error) or type(error).__name__})",
-            where=self.alias,
-            todo="see that the host is reachable, then run again; what ran there is stopped gently by itself",
-        )
-
-    def _beat(self) -> None:
-        while not self._closed.wait(_BEAT_S):
-            for client in list(self._clients):
-                client.beat()
-
-    def _service(self) -> AgentClient:
-        """The agent for commands and files; another one when the last was lost."""
-        with self._lock:
-            alive = self._connection is not None and self._connection.alive
-            if self._served.lost or not alive:
-                self._served = self._agent()
-            return self._served
-
-    def _unused_agent(self) -> AgentClient:
-        with self._lock:
-            client, self._spare = self._spare, None
-            alive = self._connection is not None and self._connection.alive
-            return client if client is not None and alive else self._agent()
-
-    def _agent(self) -> AgentClient:
-        words, sources = agent_command(self._ssh.python, "--silence", str(SILENCE_S))
-        try:
-            channel = self._transport().open_session(timeout=self._ssh.connect_timeout_s)
-            channel.exec_command(f"exec {shlex.join(words)}")
-            channel.sendall(sources)
-        except (paramiko.SSHException, EOFError, OSError) as error:
-            raise self._lost(error) from None
-        client = AgentClient(AgentChannel(channel), self.alias)
-        self._clients.append(client)
-        return client
+        self._agents.close()
 
     def _listing(self, path: str) -> Listing:
         argv = ("find", path, "-type", "f", "-printf", r"%s %T@ %P\0")
@@ -311,7 +212,7 @@ class SshHost:
 
     def _stopped_by_another(self, token: str, grace_s: float) -> StopRecord:
         """The agent was killed: another one takes over what it left."""
-        client = self._agent()
+        client = self._agents.another()
         try:
             client.ask("adopt", token=token)
             return stop_under(client, grace_s)
@@ -342,7 +243,7 @@ class SshLease:
 
     def release(self) -> None:
         """End the agent; when it is out of reach, it gives the cards back by itself."""
-        self.client.end(_RELEASE_S)
+        self.client.end(RELEASE_S)
 
     def __enter__(self) -> SshLease:
         return self

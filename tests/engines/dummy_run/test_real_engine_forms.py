@@ -14,7 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 import requests
-from protocol_suite import DUMMY_RUN, DUMMY_RUN_IMAGE, ROOT, Kind, free_port, needs_dummy_run, serving
+from free_ports import free_port
+from protocol_suite import DUMMY_RUN, DUMMY_RUN_IMAGE, ROOT, Kind, needs_dummy_run, serving
 
 from anchormatrix.captures.open import load_capture
 from anchormatrix.engines.serving import startup_failure
