@@ -13,11 +13,12 @@ from anchormatrix.decide.gates import GateInputs, GateResult, Unexplained, evalu
 from anchormatrix.decide.group_state import UNKNOWN_GROUP, GroupState
 from anchormatrix.decide.projection import Projection, all_projections
 from anchormatrix.decide.scaling import Scaling
-from anchormatrix.measure.bandwidth.curve import Sweep
+from anchormatrix.measure.bandwidth.curve import Curves
 from anchormatrix.planning.memory import MemoryLimits, memory_of, why_not
 from anchormatrix.planning.model_figures import ModelFigures
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import Form
+from anchormatrix.store.codec import plain
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Stored:
     verdict: Mapping[str, Any]
     model: ModelFigures | None = None
     memory: MemoryLimits | None = None
-    sweep: Sweep | None = None
+    sweep: Curves | None = None
     attributions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     scalings: Sequence[Scaling] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
@@ -156,7 +157,7 @@ def _projections(
     return tuple(found)
 
 
-def _halved(bound: ByteBound | None, sweep: Sweep | None) -> float | None:
+def _halved(bound: ByteBound | None, sweep: Curves | None) -> float | None:
     """Time of the form's calls with half the payload ÷ with all of it, from the sweep."""
     if bound is None or sweep is None or bound.layer_us is None or not bound.calls:
         return None
@@ -176,7 +177,7 @@ def _bytes(name: str, bound: ByteBound) -> dict[str, Any]:
         "layer_us": bound.layer_us,
         "step_ms": bound.step_ms,
         "forwards_per_step": bound.forwards_per_step,
-        "calls": [dict(call.__dict__) for call in bound.calls],
+        "calls": [plain(call) for call in bound.calls],
     }
 
 

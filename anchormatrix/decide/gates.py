@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from anchormatrix.decide.bounds import ByteBound, CallBound
+from anchormatrix.decide.bounds import ByteBound
 from anchormatrix.decide.evidence import FamilyTime, FormEvidence, extra_computing
 from anchormatrix.decide.projection import Projection
 from anchormatrix.decide.scaling import Scaling
 from anchormatrix.decide.words import milliseconds, seconds
 from anchormatrix.measure.bandwidth.curve import wire_bytes
+from anchormatrix.records.gates import CallBound
 
 GATES = {
     "G1": "runs through",

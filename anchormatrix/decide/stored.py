@@ -14,12 +14,14 @@ from anchormatrix.decide.cells import read_cells
 from anchormatrix.decide.group_state import group_state
 from anchormatrix.decide.left_behind import left_behind, planned_sessions
 from anchormatrix.errors import InputError
-from anchormatrix.measure.bandwidth.curve import Sweep, sweep_from_dict
+from anchormatrix.measure.bandwidth.curve import Curves
 from anchormatrix.planning.configured import candidates_of, memory_limits
 from anchormatrix.planning.model_figures import figures_from
+from anchormatrix.records.bandwidth import SizeSweep
 from anchormatrix.records.contract import Contract, contract_from_dict
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.settings import Settings
+from anchormatrix.store.codec import read_record
 from anchormatrix.store.files import read_json
 from anchormatrix.store.shapes import MapOf, Maybe, check_shape
 
@@ -127,9 +129,9 @@ def skipped_sessions(results: Path, contract: Contract, settings: Settings) -> l
     return found
 
 
-def read_sweep(path: Path) -> Sweep | None:
+def read_sweep(path: Path) -> Curves | None:
     """Read a size sweep; None when there is none."""
-    return sweep_from_dict(read_json(path), where=str(path)) if path.exists() else None
+    return Curves(read_record(path, SizeSweep).points) if path.exists() else None
 
 
 def card_memory_gb(path: Path, contract: Contract) -> float | None:

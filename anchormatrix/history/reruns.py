@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from anchormatrix.history.circumstances import changed_circumstances
 from anchormatrix.history.query import circumstances_of, reruns, values_of
 from anchormatrix.history.store import History
-from anchormatrix.store.files import SCHEMA, write_text
+from anchormatrix.records.rerun import Rerun, RerunCell
+from anchormatrix.store.codec import line_text
+from anchormatrix.store.files import write_text
 
 
-def rerun_rows(history: History) -> list[dict[str, Any]]:
-    """One row per cell and time it was asked for again, oldest first: all windows of the sessions pooled.
-
-    ``before`` and ``after`` hold ``step_s`` (seconds, median) and ``dispersion_pct`` (worst window), empty for a
-    session without numbers.
-    """
+def rerun_rows(history: History) -> list[Rerun]:
+    """One row per cell and time it was asked for again, oldest first: all windows of the sessions pooled."""
     contracts = [
         row[0] for row in history.connection.execute("SELECT DISTINCT contract FROM sessions WHERE generation > 0")
     ]
@@ -33,30 +28,29 @@ def rerun_rows(history: History) -> list[dict[str, Any]]:
         changed = changed_circumstances(circumstances_of(history, old), circumstances_of(history, new_ids))
         for tier in dict.fromkeys([*was, *now]):
             rows.append(
-                {
-                    "when": max(started for started, _, _ in pairs),
-                    "contract": contract,
-                    "form": form,
-                    "tier": tier,
-                    "before": _cell(was.get(tier, [])),
-                    "after": _cell(now.get(tier, [])),
-                    "changed": list(changed),
-                }
+                Rerun(
+                    when=max(started for started, _, _ in pairs),
+                    contract=contract,
+                    form=form,
+                    tier=tier,
+                    before=_cell(was.get(tier, [])),
+                    after=_cell(now.get(tier, [])),
+                    changed=tuple(changed),
+                )
             )
     return rows
 
 
 def write_reruns(history: History, results: Path) -> None:
     """Write the rows to ``reruns.jsonl`` when there are any and the file does not hold them already."""
-    rows = [json.dumps({"schema": SCHEMA, **row}, ensure_ascii=False) for row in rerun_rows(history)]
     path = results / "reruns.jsonl"
-    text = "".join(f"{row}\n" for row in rows)
-    if rows and (not path.exists() or path.read_text(encoding="utf-8", errors="replace") != text):
+    text = "".join(map(line_text, rerun_rows(history)))
+    if text and (not path.exists() or path.read_text(encoding="utf-8", errors="replace") != text):
         write_text(path, text)
 
 
-def _cell(windows: list[tuple[tuple[float, ...], float]]) -> Mapping[str, float]:
+def _cell(windows: list[tuple[tuple[float, ...], float]]) -> RerunCell:
     values = [value for found, _ in windows for value in found]
     if not values:
-        return {}
-    return {"step_s": median(values), "dispersion_pct": max(dispersion for _, dispersion in windows)}
+        return RerunCell()
+    return RerunCell(step_s=median(values), dispersion_pct=max(dispersion for _, dispersion in windows))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from anchormatrix.errors import InputError
 from anchormatrix.history.circumstances import Circumstances, changed_circumstances
@@ -25,7 +24,18 @@ from anchormatrix.history.query import (
 from anchormatrix.history.store import History
 from anchormatrix.history.trend import Change, Judgement, judge_series
 from anchormatrix.records.contract import changed_fields, contract_from_dict
-from anchormatrix.records.night import NOT_STARTED, Outcome, Place, Tonight, missed_nights, outcome_of
+from anchormatrix.records.night import (
+    NOT_STARTED,
+    ChangedCell,
+    NightCell,
+    NightSession,
+    NightSummary,
+    Outcome,
+    Place,
+    Tonight,
+    missed_nights,
+    outcome_of,
+)
 
 NIGHTS_SHOWN = 90
 
@@ -106,38 +116,39 @@ class Review:
         """What a scheduler is told."""
         return outcome_of(self.sessions, len(self.regressions), self.problem)
 
-    def as_dict(self) -> dict[str, Any]:
-        """What the hook is told on its standard input, and ``results/nightly/summary.json`` begins with."""
-        return {
-            "night": self.night,
-            "outcome": self.outcome.value,
-            "exit_code": self.outcome.exit_code,
-            "problem": self.problem,
-            "changed": [
-                {
-                    "contract": item.series.contract,
-                    "form": item.series.form,
-                    "tier": item.series.tier,
-                    "change": item.judgement.change.value,
-                    "new": item.judgement.new,
-                    "shift_pct": round(item.judgement.shift_pct, 3),
-                    "circumstances": list(item.changed),
-                }
+    def summary(self, cells: tuple[NightCell, ...] | None = None) -> NightSummary:
+        """What ``nightly/summary.json`` holds; without the cells, what the hook is told on its standard input."""
+        return NightSummary(
+            night=self.night,
+            outcome=self.outcome,
+            exit_code=self.outcome.exit_code,
+            problem=self.problem,
+            changed=tuple(
+                ChangedCell(
+                    contract=item.series.contract,
+                    form=item.series.form,
+                    tier=item.series.tier,
+                    change=item.judgement.change.value,
+                    new=item.judgement.new,
+                    shift_pct=round(item.judgement.shift_pct, 3),
+                    circumstances=tuple(item.changed),
+                )
                 for item in self.called
                 if item.judgement
-            ],
-            "sessions": [
-                {
-                    "contract": item.place.contract,
-                    "form": item.place.form,
-                    "window": item.place.window,
-                    "status": item.status,
-                    "reason": item.reason,
-                }
+            ),
+            sessions=tuple(
+                NightSession(
+                    contract=item.place.contract,
+                    form=item.place.form,
+                    window=item.place.window,
+                    status=item.status,
+                    reason=item.reason,
+                )
                 for item in self.sessions
-            ],
-            "missed_nights": list(self.missed),
-        }
+            ),
+            missed_nights=self.missed,
+            cells=cells,
+        )
 
 
 def review_night(

@@ -28,6 +28,7 @@ from anchormatrix.history.store import check, move_aside, open_history
 from anchormatrix.hosts.owner import name_owner
 from anchormatrix.records.night import NOT_STARTED, Outcome, Place, deadline_of
 from anchormatrix.records.settings import Settings
+from anchormatrix.store.codec import plain
 
 HOOK_LIMIT_S = 60.0
 _LOOK_AGAIN_S = 1.0
@@ -99,7 +100,7 @@ def _run(sweep: Sweep) -> tuple[Outcome, Review]:
         sweep.publish(review)
         prune(history, sweep.settings.history.keep_nights)
     sweep.say(f"night {sweep.night}: {review.outcome.value}")
-    _tell(sweep, review.outcome, review.as_dict())
+    _tell(sweep, review.outcome, plain(review.summary()))
     return review.outcome, review
 
 

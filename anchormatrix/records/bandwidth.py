@@ -35,7 +35,7 @@ class SweepPoint(Record, frozen=True):
     gb_s: Positive
 
 
-class Sweep(FileRecord, frozen=True):
+class SizeSweep(FileRecord, frozen=True):
     """The size sweep of one contract's cards, as ``bandwidth/<contract>.json`` holds it.
 
     ``source`` names the tool, and what was left out with its reason.

@@ -8,19 +8,20 @@ from pathlib import Path
 from anchormatrix.history.nights import Night
 from anchormatrix.history.review import Boundary, Review, SeriesReview
 from anchormatrix.history.trend import MIN_NIGHTS, Change
-from anchormatrix.records.night import Outcome, Tonight
+from anchormatrix.records.night import NightCell, Outcome, Tonight
 from anchormatrix.records.settings import Settings
 from anchormatrix.report.html import rendered
 from anchormatrix.report.tables import Table
 from anchormatrix.report.trends import trends_of_size
-from anchormatrix.store.files import write_json, write_text
+from anchormatrix.store.codec import write_record
+from anchormatrix.store.files import write_text
 
 _NIGHTS_LISTED = 14
 
 
 def write_nightly(review: Review, nights: Sequence[Night], settings: Settings, out: Path) -> None:
     """Write ``index.html`` and ``summary.json`` of a night into ``out``."""
-    write_json(out / "summary.json", {**review.as_dict(), "cells": [_cell(item) for item in review.series]})
+    write_record(out / "summary.json", review.summary(tuple(map(_cell, review.series))))
     write_text(out / "index.html", page(review, nights, settings))
 
 
@@ -187,15 +188,15 @@ def _nights(nights: Sequence[Night]) -> Table:
     return Table(columns, rows, frozenset({"starts"}), bad, "No sweep was recorded; results came from single runs.")
 
 
-def _cell(item: SeriesReview) -> dict[str, object]:
+def _cell(item: SeriesReview) -> NightCell:
     judged, point, last = item.judgement, item.tonight, item.last
-    return {
-        "contract": item.series.contract,
-        "form": item.series.form,
-        "tier": item.series.tier,
-        "step_s": point.step_s if point else None,
-        "dispersion_pct": point.dispersion_pct if point else None,
-        "last_step_s": last.step_s if last else None,
-        "trend": judged.change.value if judged else None,
-        "shift_pct": round(judged.shift_pct, 3) if judged else None,
-    }
+    return NightCell(
+        contract=item.series.contract,
+        form=item.series.form,
+        tier=item.series.tier,
+        step_s=point.step_s if point else None,
+        dispersion_pct=point.dispersion_pct if point else None,
+        last_step_s=last.step_s if last else None,
+        trend=judged.change.value if judged else None,
+        shift_pct=round(judged.shift_pct, 3) if judged else None,
+    )

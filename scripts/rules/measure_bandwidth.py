@@ -23,7 +23,7 @@ from anchormatrix.measure.bandwidth.sweep import run_sweep, sweep_argv
 from anchormatrix.planning.configured import sweep_settings
 from anchormatrix.planning.model_figures import figures_from
 from anchormatrix.records.form import parse_form
-from anchormatrix.store.files import write_json
+from anchormatrix.store.codec import write_record
 
 
 def main() -> int:
@@ -43,7 +43,7 @@ def main() -> int:
         return 0
     with open_rig(settings) as rig:
         sweep = run_sweep(orders, contract, rig.host, rig.device, settings, say)
-    write_json(args.out or results / "bandwidth" / f"{contract.id}.json", sweep.as_dict(contract.id))
+    write_record(args.out or results / "bandwidth" / f"{contract.id}.json", sweep)
     return 0
 
 

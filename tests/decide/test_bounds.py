@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchormatrix.decide.bounds import byte_bound, byte_rows, collectives, concurrency, rank_groups
-from anchormatrix.errors import InputError
-from anchormatrix.measure.bandwidth.curve import Sweep, SweepPoint, interpolate, sweep_from_dict, wire_bytes
+from anchormatrix.decide.bounds import byte_bound, byte_rows
+from anchormatrix.measure.bandwidth.curve import Curves, interpolate, wire_bytes
+from anchormatrix.planning.collective_calls import collectives, concurrency, rank_groups
 from anchormatrix.planning.model_figures import ModelFigures
+from anchormatrix.records.bandwidth import SweepPoint
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.host import Topology
@@ -96,7 +97,7 @@ def sweep(kind="all_to_all", links="UB", ranks=4, concurrency=1, t0=50.0, gb_s=4
     points = [
         SweepPoint(kind, links, ranks, size, concurrency, t0 + size / gb_s / 1e3, 1.0) for size in (10**5, 10**6, 10**7)
     ]
-    return Sweep(tuple(points))
+    return Curves(tuple(points))
 
 
 def test_time_is_fixed_cost_plus_bytes_over_bandwidth():
@@ -147,30 +148,3 @@ def test_interpolation_reproduces_the_linear_law_everywhere(t0, us_per_kb, size)
 @given(st.lists(st.floats(1, 1e6), min_size=1, max_size=6), st.floats(1, 1e10))
 def test_interpolation_is_never_negative(times, size):
     assert interpolate([(float(4**i * 1000), t) for i, t in enumerate(times)], size) >= 0
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ({"collective": "gossip"}, "'gossip' is not a collective"),
-        ({"time_us": "nan"}, "is not a positive number"),
-        ({"ranks": 1}, "is not a point"),
-        ({"bytes": None}, "point 0 is unreadable"),
-    ],
-)
-def test_a_stored_sweep_is_checked_point_by_point(row, message):
-    good = {
-        "collective": "all_reduce",
-        "link_class": "UB",
-        "ranks": 2,
-        "bytes": 1,
-        "concurrency": 1,
-        "time_us": 1,
-        "gb_s": 1,
-    }
-    with pytest.raises(InputError, match=message):
-        sweep_from_dict({"points": [{**good, **row}]})
-
-
-def test_a_sweep_survives_its_file():
-    assert sweep_from_dict(sweep().as_dict("c4-x")) == sweep()

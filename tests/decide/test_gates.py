@@ -20,8 +20,9 @@ from anchormatrix.decide.evidence import (
 )
 from anchormatrix.decide.gates import GateInputs, evaluate, unexplained
 from anchormatrix.decide.projection import Fix, project
-from anchormatrix.measure.bandwidth.curve import Sweep, SweepPoint
+from anchormatrix.measure.bandwidth.curve import Curves
 from anchormatrix.planning.model_figures import ModelFigures
+from anchormatrix.records.bandwidth import SweepPoint
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import parse_form
 from virtualhost.host.scenario import load_scenario
@@ -79,7 +80,7 @@ def test_memory_that_the_model_overstates_does_not_fail_a_form_that_ran():
 
 
 def sweep(us=1000.0):
-    return Sweep(
+    return Curves(
         (SweepPoint("all_to_all", "UB", 2, 800_000, 1, us, 1.0), SweepPoint("all_to_all", "UB", 2, 1, 1, us, 1.0))
     )
 

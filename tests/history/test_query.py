@@ -18,6 +18,7 @@ from anchormatrix.history.record import record_not_started, record_session
 from anchormatrix.history.reruns import rerun_rows, write_reruns
 from anchormatrix.history.store import History, open_history
 from anchormatrix.records.night import Outcome
+from anchormatrix.records.rerun import RerunCell
 
 
 def _two_nights(history: History, results: Path) -> None:
@@ -37,12 +38,12 @@ def test_a_cell_measured_again_shows_old_and_new_value_over_all_windows(tmp_path
             record_session(history, again)
         few, anchor = rerun_rows(history)
         write_reruns(history, tmp_path)
-    assert (few["form"], few["tier"], anchor["tier"]) == (FORM, "few", "anchor")
-    assert few["before"]["step_s"] == 2.0
-    assert few["after"]["step_s"] == 2.2
-    assert few["after"]["dispersion_pct"] == pytest.approx(2.0)
-    assert few["changed"] == ["hottest card 50 °C → 65 °C"]
-    assert few["when"] == "2026-11-30T02:00:00+00:00"
+    assert (few.form, few.tier, anchor.tier) == (FORM, "few", "anchor")
+    assert few.before.step_s == 2.0
+    assert few.after.step_s == 2.2
+    assert few.after.dispersion_pct == pytest.approx(2.0)
+    assert few.changed == ("hottest card 50 °C → 65 °C",)
+    assert few.when == "2026-11-30T02:00:00+00:00"
     lines = (tmp_path / "reruns.jsonl").read_text().splitlines()
     assert [json.loads(line)["schema"] for line in lines] == [1, 1]
 
@@ -59,7 +60,7 @@ def test_a_cell_that_did_not_run_the_second_time_has_no_new_value(tmp_path: Path
     with open_history(tmp_path / "h.sqlite") as history:
         record_session(history, write_session(tmp_path, "2026-11-29"))
         record_session(history, write_session(tmp_path, "2026-11-30", generation=1, status="did_not_run"))
-        assert [row["after"] for row in rerun_rows(history)] == [{}, {}]
+        assert [row.after for row in rerun_rows(history)] == [RerunCell(), RerunCell()]
 
 
 def test_pruning_keeps_the_last_nights_whole(tmp_path: Path) -> None:

@@ -4,40 +4,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
-from typing import Any
 
-from anchormatrix.errors import InputError
-
-KINDS = ("all_to_all", "all_gather", "all_reduce", "send_recv")
-
-
-@dataclass(frozen=True)
-class SweepPoint:
-    """One measured point. ``bytes`` is what one rank hands to the call.
-
-    That is the local tensor of all-to-all and all-reduce, the own shard of all-gather, the block of send/receive.
-    ``concurrency`` counts communicators over the same cards active at once; ``gb_s`` is wire bytes of one rank ÷ time.
-    """
-
-    collective: str
-    link_class: str
-    ranks: int
-    bytes: int
-    concurrency: int
-    time_us: float
-    gb_s: float
-
-    def __post_init__(self) -> None:
-        if self.collective not in KINDS:
-            raise InputError(f"{self.collective!r} is not a collective", where="bandwidth", expected=", ".join(KINDS))
-        if not (self.ranks >= 2 and self.bytes > 0 and self.concurrency >= 1):
-            raise InputError(f"{self} is not a point of a sweep", where="bandwidth")
-        if not (math.isfinite(self.time_us) and self.time_us > 0 and math.isfinite(self.gb_s)):
-            raise InputError(f"time {self.time_us} µs is not a positive number", where="bandwidth")
+from anchormatrix.records.bandwidth import SweepPoint
 
 
 @dataclass(frozen=True)
@@ -55,11 +27,10 @@ def wire_bytes(collective: str, ranks: int, payload: float) -> float:
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """All points of one contract's group."""
+class Curves:
+    """The points of a size sweep as curves of time over size."""
 
     points: tuple[SweepPoint, ...]
-    source: str = ""
 
     @cached_property
     def _curves(self) -> dict[tuple[str, str, int, int], list[tuple[float, float]]]:
@@ -95,10 +66,6 @@ class Sweep:
         text = f"{collective} over {link_class}, {key[2]} ranks, {key[3]} at once{note}"
         return Estimate(interpolate(curve, scaled), text)
 
-    def as_dict(self, contract: str) -> dict[str, Any]:
-        """The file's content, without the schema number."""
-        return {"contract": contract, "points": [asdict(point) for point in self.points], "source": self.source}
-
 
 def interpolate(curve: Sequence[tuple[float, float]], size: float) -> float:
     """Time at ``size`` on a curve of (bytes, µs), ascending in bytes.
@@ -115,28 +82,3 @@ def interpolate(curve: Sequence[tuple[float, float]], size: float) -> float:
     if size < x0:
         return max(y0 - slope * (x0 - size), 0.0) if slope * x0 <= y0 else y0 * size / x0
     return y0 + slope * (size - x0)
-
-
-def sweep_from_dict(values: Mapping[str, Any], *, where: str = "bandwidth") -> Sweep:
-    """Read the file's content. Raises :class:`InputError` naming the point that is not one."""
-    points = values.get("points")
-    if not isinstance(points, Iterable) or isinstance(points, (str, bytes, Mapping)):
-        raise InputError("no list of points", where=where, expected='{"points": [{"collective", …}]}')
-    found = []
-    for number, row in enumerate(points):
-        try:
-            point = SweepPoint(
-                str(row["collective"]),
-                str(row["link_class"]),
-                int(row["ranks"]),
-                int(row["bytes"]),
-                int(row["concurrency"]),
-                float(row["time_us"]),
-                float(row["gb_s"]),
-            )
-            if min(point.ranks, point.bytes, point.concurrency, point.time_us, point.gb_s) <= 0:
-                raise ValueError("a size, count or time that is not positive")
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"point {number} is unreadable ({error!r})", where=where) from None
-        found.append(point)
-    return Sweep(tuple(found), str(values.get("source", "")))

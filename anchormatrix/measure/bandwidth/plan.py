@@ -9,11 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from anchormatrix.decide.bounds import collectives, link_class, rank_groups
-from anchormatrix.decide.bounds import concurrency as at_once
 from anchormatrix.errors import ConfigError, InputError, quoted_line
-from anchormatrix.measure.bandwidth.curve import SweepPoint, wire_bytes
+from anchormatrix.measure.bandwidth.curve import wire_bytes
+from anchormatrix.planning.collective_calls import collectives, link_class, rank_groups
+from anchormatrix.planning.collective_calls import concurrency as at_once
 from anchormatrix.planning.model_figures import ModelFigures
+from anchormatrix.records.bandwidth import CollectiveKind, SweepPoint
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import Form
 
@@ -113,7 +114,7 @@ def points_of(order: SweepOrder, measured: Iterable[tuple[int, float]]) -> tuple
     """Points from (bytes, µs) pairs."""
     return tuple(
         SweepPoint(
-            order.collective,
+            CollectiveKind(order.collective),
             order.link_class,
             order.ranks,
             size,

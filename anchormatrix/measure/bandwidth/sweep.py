@@ -8,7 +8,6 @@ from importlib import resources
 from anchormatrix.devices.base import Device
 from anchormatrix.errors import HostError, InputError
 from anchormatrix.hosts.base import Completed, Host
-from anchormatrix.measure.bandwidth.curve import Sweep, SweepPoint
 from anchormatrix.measure.bandwidth.plan import (
     SweepOrder,
     bench_order,
@@ -19,6 +18,7 @@ from anchormatrix.measure.bandwidth.plan import (
     test_argv,
 )
 from anchormatrix.measure.circumstances import read_fit
+from anchormatrix.records.bandwidth import SizeSweep, SweepPoint
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.settings import Settings
 
@@ -40,7 +40,7 @@ def sweep_argv(order: SweepOrder, settings: Settings) -> list[str]:
 
 def run_sweep(
     orders: Sequence[SweepOrder], contract: Contract, host: Host, device: Device, settings: Settings, say: Say
-) -> Sweep:
+) -> SizeSweep:
     """Run every order under the group's lease.
 
     An order whose test fails is left out with its reason in ``source``. A sweep may be empty: one card has nobody to
@@ -67,7 +67,7 @@ def run_sweep(
             points += found
             say(f"{name}: {found[-1].gb_s:.1f} GB/s at {found[-1].bytes / 1e6:g} MB")
     tool = test[0] if test else f"torch.distributed in {' '.join(settings.engine.python)}"
-    return Sweep(tuple(points), "; ".join([tool, *left_out]))
+    return SizeSweep(contract=contract.id, points=tuple(points), source="; ".join([tool, *left_out]))
 
 
 def _run_one(order: SweepOrder, host: Host, visible: Mapping[str, str], settings: Settings) -> tuple[SweepPoint, ...]:
