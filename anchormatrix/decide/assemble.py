@@ -7,18 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anchormatrix.decide.bounds import ByteBound, byte_bound
-from anchormatrix.decide.conclusion import DecisionInputs, SizeDecision, decide
+from anchormatrix.decide.conclusion import DecisionInputs, decide
 from anchormatrix.decide.evidence import FormEvidence, gather
-from anchormatrix.decide.gates import GateInputs, GateResult, Unexplained, evaluate, unexplained
+from anchormatrix.decide.gates import GateInputs, evaluate, unexplained
 from anchormatrix.decide.group_state import UNKNOWN_GROUP, GroupState
-from anchormatrix.decide.projection import Projection, all_projections
-from anchormatrix.decide.scaling import Scaling
+from anchormatrix.decide.projection import all_projections
 from anchormatrix.measure.bandwidth.curve import Curves
 from anchormatrix.planning.memory import MemoryLimits, memory_of, why_not
 from anchormatrix.planning.model_figures import ModelFigures
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import Form
-from anchormatrix.store.codec import plain
+from anchormatrix.records.gates import FormBytes, Gates, Projection, Unexplained
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,6 @@ class Stored:
     memory: MemoryLimits | None = None
     sweep: Curves | None = None
     attributions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    scalings: Sequence[Scaling] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
     windows: int = 2
     noise_floor_pct: float = 1.0
@@ -47,32 +45,7 @@ class Stored:
     group: GroupState = UNKNOWN_GROUP
 
 
-@dataclass(frozen=True)
-class Judged:
-    """The gates of a contract, what stays unexplained, the projections, and the decision of its size."""
-
-    contract: str
-    size: int
-    gates: tuple[GateResult, ...]
-    unexplained: tuple[Unexplained, ...]
-    projections: tuple[Projection, ...]
-    bounds: Mapping[str, ByteBound]
-    decision: SizeDecision
-
-    def as_dict(self) -> dict[str, Any]:
-        """The content of ``gates.json``, without the schema number; :func:`decision_from_dict` reads it back."""
-        return {
-            "contract": self.contract,
-            "size": self.size,
-            "gates": [gate.as_dict() for gate in self.gates],
-            "bytes": [_bytes(name, bound) for name, bound in self.bounds.items()],
-            "unexplained": [item.as_dict() for item in self.unexplained],
-            "projections": [item.as_dict() for item in self.projections],
-            "decision": self.decision.as_dict(),
-        }
-
-
-def judge_contract(stored: Stored) -> Judged:
+def judge_contract(stored: Stored) -> Gates:
     """Evaluate every gate and conclude. Pure: everything it says comes from ``stored``."""
     evidence = gather(stored.forms, stored.sessions, stored.cells, stored.attributions, stored.model)
     bounds = _bounds(stored, evidence)
@@ -83,7 +56,6 @@ def judge_contract(stored: Stored) -> Judged:
             evidence=evidence,
             memory=_memory(stored, evidence),
             bounds=bounds,
-            scalings=stored.scalings,
             projections=projections,
             noise_floor_pct=stored.noise_floor_pct,
             windows=stored.windows,
@@ -105,7 +77,15 @@ def judge_contract(stored: Stored) -> Judged:
             group=stored.group,
         )
     )
-    return Judged(stored.contract.id, stored.contract.size, gates, open_differences, projections, bounds, decision)
+    return Gates(
+        contract=stored.contract.id,
+        size=stored.contract.size,
+        gates=gates,
+        bytes=tuple(_bytes(name, bound) for name, bound in bounds.items()),
+        unexplained=open_differences,
+        projections=projections,
+        decision=decision,
+    )
 
 
 def _bounds(stored: Stored, evidence: Sequence[FormEvidence]) -> dict[str, ByteBound]:
@@ -168,22 +148,14 @@ def _halved(bound: ByteBound | None, sweep: Curves | None) -> float | None:
     return half / bound.layer_us if bound.layer_us else None
 
 
-def _bytes(name: str, bound: ByteBound) -> dict[str, Any]:
+def _bytes(name: str, bound: ByteBound) -> FormBytes:
     same, cross = bound.worst
-    return {
-        "form": name,
-        "same_domain_bytes": same,
-        "cross_domain_bytes": cross,
-        "layer_us": bound.layer_us,
-        "step_ms": bound.step_ms,
-        "forwards_per_step": bound.forwards_per_step,
-        "calls": [plain(call) for call in bound.calls],
-    }
-
-
-def decision_from_dict(values: Mapping[str, Any]) -> SizeDecision:
-    """Read the decision of a ``gates.json`` back. Raises ``KeyError`` or ``TypeError`` when it is none."""
-    decision = dict(values["decision"])
-    for key in ("tied_with", "conditions", "unknowns", "reversal"):
-        decision[key] = tuple(decision[key])
-    return SizeDecision(**decision)
+    return FormBytes(
+        form=name,
+        same_domain_bytes=same,
+        cross_domain_bytes=cross,
+        layer_us=bound.layer_us,
+        step_ms=bound.step_ms,
+        forwards_per_step=bound.forwards_per_step,
+        calls=bound.calls,
+    )

@@ -7,38 +7,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anchormatrix.decide.evidence import FormEvidence
-from anchormatrix.decide.gates import GATES, UNKNOWN, GateResult, Unexplained
+from anchormatrix.decide.gates import GATES, UNKNOWN
 from anchormatrix.decide.group_state import UNKNOWN_GROUP, GroupState
-from anchormatrix.decide.projection import Projection
-from anchormatrix.decide.words import listed, milliseconds, seconds
+from anchormatrix.decide.projection import milliseconds, seconds
 from anchormatrix.planning.model_figures import ModelFigures
-
-
-@dataclass(frozen=True)
-class SizeDecision:
-    """The decision of one card count. ``winner`` is None when there is no difference or nothing can be decided.
-
-    ``outcome`` is ``winner``, ``no_difference`` or ``not_decidable``; ``tied_with`` are forms within the noise floor of
-    the fastest. ``margin_pct`` is runner-up ÷ winner − 1 at the anchor tier.
-    """
-
-    size: int
-    contract: str
-    outcome: str
-    winner: str | None
-    runner_up: str | None
-    margin_pct: float | None
-    tied_with: tuple[str, ...]
-    basis: str
-    sentence: str
-    conditions: tuple[str, ...]
-    unknowns: tuple[str, ...]
-    reversal: tuple[str, ...]
-    confidence: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in self.__dict__.items()}
+from anchormatrix.records.decision import (
+    Confidence,
+    Decision,
+    DecisionOutcome,
+    ExcludedForm,
+    Scaling,
+    SizeDecision,
+    SizeNote,
+    Trigger,
+)
+from anchormatrix.records.gates import Gate, Projection, Unexplained
 
 
 @dataclass(frozen=True)
@@ -53,7 +36,7 @@ class DecisionInputs:
     verdict: Mapping[str, Any]
     evidence: Sequence[FormEvidence]
     model: ModelFigures | None = None
-    gates: Sequence[GateResult] = ()
+    gates: Sequence[Gate] = ()
     projections: Sequence[Projection] = ()
     unexplained: Sequence[Unexplained] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
@@ -89,19 +72,19 @@ def decide(inputs: DecisionInputs) -> SizeDecision:
     sentence += f" Unknown: {unknowns[0]}" if unknowns else ""
     sentence += _reverses(inputs, str(winner))
     return SizeDecision(
-        inputs.size,
-        inputs.contract,
-        "winner",
-        str(winner),
-        runner,
-        margin,
-        tied,
-        _basis(inputs),
-        sentence,
-        conditions,
-        unknowns,
-        reversal,
-        _confidence(inputs, margin),
+        size=inputs.size,
+        contract=inputs.contract,
+        outcome=DecisionOutcome.WINNER,
+        winner=str(winner),
+        runner_up=runner,
+        margin_pct=margin,
+        tied_with=tied,
+        basis=_basis(inputs),
+        sentence=sentence,
+        conditions=conditions,
+        unknowns=unknowns,
+        reversal=reversal,
+        confidence=_confidence(inputs, margin),
     )
 
 
@@ -110,30 +93,31 @@ def _without_winner(inputs: DecisionInputs, tied: tuple[str, ...]) -> SizeDecisi
     reason = str(verdict.get("reason") or verdict.get("status") or "nothing was measured")
     cure = str(verdict.get("cure") or "")
     if len(tied) > 1 and verdict.get("status") != "unstable":
-        outcome = "no_difference"
+        outcome = DecisionOutcome.NO_DIFFERENCE
         sentence = (
             f"On {inputs.size} cards there is no difference between {listed(tied)}: it lies within the noise floor."
         )
         sentence += " Any of them may be used; choose by memory or simplicity."
     else:
-        outcome = "not_decidable"
+        outcome = DecisionOutcome.NOT_DECIDABLE
         sentence = f"On {inputs.size} cards no form can be chosen, because {reason.rstrip('.')}."
         sentence += f" What to do: {cure.rstrip('.')}." if cure else ""
     outside = _outside(inputs)
+    undecided = outcome is DecisionOutcome.NOT_DECIDABLE
     return SizeDecision(
-        inputs.size,
-        inputs.contract,
-        outcome,
-        None,
-        None,
-        None,
-        tied,
-        _basis(inputs),
-        " ".join((sentence, *outside)),
-        (*outside, *_links(inputs)),
-        _unknowns(inputs),
-        (),
-        "none" if outcome == "not_decidable" else _confidence(inputs, None),
+        size=inputs.size,
+        contract=inputs.contract,
+        outcome=outcome,
+        winner=None,
+        runner_up=None,
+        margin_pct=None,
+        tied_with=tied,
+        basis=_basis(inputs),
+        sentence=" ".join((sentence, *outside)),
+        conditions=(*outside, *_links(inputs)),
+        unknowns=_unknowns(inputs),
+        reversal=(),
+        confidence=Confidence.NONE if undecided else _confidence(inputs, None),
     )
 
 
@@ -241,7 +225,7 @@ def _reverses(inputs: DecisionInputs, winner: str) -> str:
     item = min(found, key=lambda projection: projection.step_s)
     return (
         f" Reverses when {item.quantity} of {item.form} falls to {milliseconds(item.threshold or 0.0)}; "
-        f"{item.fix.value} would give {milliseconds(item.projected_level)} (projection)."
+        f"{item.fix.words} would give {milliseconds(item.projected_level)} (projection)."
     )
 
 
@@ -249,55 +233,55 @@ def _reversal(inputs: DecisionInputs, winner: str) -> tuple[str, ...]:
     return tuple(item.text for item in inputs.projections if item.against == winner and item.threshold is not None)
 
 
-def _confidence(inputs: DecisionInputs, margin: float | None) -> str:
+def _confidence(inputs: DecisionInputs, margin: float | None) -> Confidence:
     """``high``: two or more windows, complete, margin at least twice the noise floor, cards known to be as fast as they
     should be; ``low``: one window or drift."""
     windows = {window for form in inputs.evidence for window in form.windows}
     verdict = inputs.verdict
     if len(windows) < inputs.windows or verdict.get("status") == "incomplete":
-        return "low"
+        return Confidence.LOW
     if any(row.get("exceeds") for row in verdict.get("window_drift", [])):
-        return "low"
+        return Confidence.LOW
     floor = max([1.0, *(form.dispersion_pct or 0.0 for form in inputs.evidence if form.usable)])
     clear = margin is None or margin >= 2 * floor
-    return "high" if clear and not inputs.group.doubts else "moderate"
+    return Confidence.HIGH if clear and not inputs.group.doubts else Confidence.MODERATE
 
 
 def overall(
     decisions: Sequence[SizeDecision],
     *,
-    reverify: Sequence[Mapping[str, Any]] = (),
-    scaling: Sequence[Mapping[str, Any]] = (),
-) -> dict[str, Any]:
-    """The content of ``decision.json``: every size, and on top the largest size that was decided.
+    reverify: Sequence[Trigger] = (),
+    scaling: Sequence[Scaling] = (),
+    skipped: Sequence[SizeNote] = (),
+    excluded: Sequence[ExcludedForm] = (),
+    pairs: Sequence[SizeNote] = (),
+) -> Decision:
+    """Every size, and on top the largest size that was decided.
 
     Forms of different sizes are never ranked against each other, so the top level repeats the statement of the largest
     card count with a winner (else of the largest card count at all) instead of choosing among sizes.
     """
-    ordered = sorted(decisions, key=lambda item: (item.outcome == "winner", item.size), reverse=True)
-    head = ordered[0].as_dict() if ordered else {}
-    keys = (
-        "winner",
-        "runner_up",
-        "margin_pct",
-        "basis",
-        "conditions",
-        "unknowns",
-        "reversal",
-        "confidence",
-        "sentence",
+    head = max(decisions, key=lambda item: (item.outcome is DecisionOutcome.WINNER, item.size), default=None)
+    return Decision(
+        sizes={str(item.size): item for item in sorted(decisions, key=lambda item: item.size)},
+        size=head.size if head else None,
+        winner=head.winner if head else None,
+        runner_up=head.runner_up if head else None,
+        margin_pct=head.margin_pct if head else None,
+        basis=head.basis if head else "no contract",
+        conditions=head.conditions if head else (),
+        unknowns=head.unknowns if head else (),
+        reversal=head.reversal if head else (),
+        confidence=head.confidence if head else Confidence.NONE,
+        sentence=head.sentence if head else None,
+        reverify_triggers=tuple(reverify),
+        scaling=tuple(scaling),
+        skipped=tuple(skipped),
+        excluded=tuple(excluded),
+        pairs=tuple(pairs),
     )
-    empty: dict[str, Any] = {
-        "conditions": [],
-        "unknowns": [],
-        "reversal": [],
-        "confidence": "none",
-        "basis": "no contract",
-    }
-    return {
-        "sizes": {str(item.size): item.as_dict() for item in sorted(decisions, key=lambda item: item.size)},
-        "size": head.get("size"),
-        **{key: head.get(key, empty.get(key)) for key in keys},
-        "reverify_triggers": [dict(row) for row in reverify],
-        "scaling": [dict(row) for row in scaling],
-    }
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as they are said one after the other: ``a, b and c``."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from anchormatrix.decide.assemble import judge_contract
-from anchormatrix.decide.conclusion import SizeDecision, overall
+from anchormatrix.decide.conclusion import overall
 from anchormatrix.decide.evidence import FormEvidence, gather
-from anchormatrix.decide.ledger import append_bases, basis_as_dict, basis_from_dict, read_bases
-from anchormatrix.decide.reverify import Stored as Basis
-from anchormatrix.decide.reverify import Trigger, TriggerLimits, reverify
+from anchormatrix.decide.ledger import append_bases, read_bases
+from anchormatrix.decide.reverify import TriggerLimits, reverify
 from anchormatrix.decide.scaling import scaling
 from anchormatrix.decide.stored import (
     card_memory_gb,
@@ -27,7 +27,15 @@ from anchormatrix.errors import InputError
 from anchormatrix.planning.candidates import Candidates, pair_statement
 from anchormatrix.planning.configured import candidates_of
 from anchormatrix.records.contract import Contract
-from anchormatrix.records.form import Form
+from anchormatrix.records.decision import (
+    Basis,
+    BasisForm,
+    Decision,
+    ExcludedForm,
+    SizeDecision,
+    SizeNote,
+    Trigger,
+)
 from anchormatrix.records.settings import Settings
 
 
@@ -41,39 +49,41 @@ class Concluded:
     basis: Basis
 
 
-def conclude(
-    results: Path, contract_files: Sequence[Path], settings: Settings
-) -> tuple[dict[str, Any], list[Concluded]]:
-    """The content of ``decision.json`` and what it rests on. Raises :class:`InputError` for an unusable file."""
+def conclude(results: Path, contract_files: Sequence[Path], settings: Settings) -> tuple[Decision, list[Concluded]]:
+    """The decision of a run and what it rests on. Raises :class:`InputError` for an unusable file."""
     found = [_conclude_one(results, read_contract(path), settings) for path in contract_files]
     known = read_bases(results / "decisions.jsonl")
-    triggers = [
-        {"size": item.contract.size, **trigger.as_dict(), "text": f"{item.contract.size} cards: {trigger.text}"}
-        for item in found
-        for trigger in _triggers(item, known.get(item.contract.size, ()), settings)
-    ]
-    statements = [
-        {"text": statement.text, **statement.as_dict()}
-        for a, b in combinations(sorted(found, key=lambda item: item.contract.size), 2)
-        if a.contract.size < b.contract.size
-        for statement in scaling((a.contract, a.evidence), (b.contract, b.evidence))
-    ]
-    values = overall([item.decision for item in found], reverify=triggers, scaling=statements)
-    values["skipped"] = [
-        {"size": item.contract.size, "text": f"{item.contract.size} cards, {text}"}
-        for item in found
-        for text in skipped_sessions(results, item.contract, settings)
-    ]
     candidates = [(item, _candidates(results, settings, item.contract.size, item.contract)) for item in found]
-    values["excluded"] = [
-        {"size": item.contract.size, "form": out.form.name, "text": f"{out.form.name}: {out.reason}"}
-        for item, known in candidates
-        for out in known.excluded
-    ]
-    values["pairs"] = [
-        {"size": item.contract.size, "text": _pair(item, known)} for item, known in candidates if item.contract.size > 1
-    ]
-    return values, found
+    decision = overall(
+        [item.decision for item in found],
+        reverify=[
+            msgspec.structs.replace(trigger, text=f"{trigger.size} cards: {trigger.text}")
+            for item in found
+            for trigger in _triggers(item, known.get(item.contract.size, ()), settings)
+        ],
+        scaling=[
+            statement
+            for a, b in combinations(sorted(found, key=lambda item: item.contract.size), 2)
+            if a.contract.size < b.contract.size
+            for statement in scaling((a.contract, a.evidence), (b.contract, b.evidence))
+        ],
+        skipped=[
+            SizeNote(size=item.contract.size, text=f"{item.contract.size} cards, {text}")
+            for item in found
+            for text in skipped_sessions(results, item.contract, settings)
+        ],
+        excluded=[
+            ExcludedForm(size=item.contract.size, form=out.form.name, text=f"{out.form.name}: {out.reason}")
+            for item, known_forms in candidates
+            for out in known_forms.excluded
+        ],
+        pairs=[
+            SizeNote(size=item.contract.size, text=_pair(item, known_forms))
+            for item, known_forms in candidates
+            if item.contract.size > 1
+        ],
+    )
+    return decision, found
 
 
 def _pair(item: Concluded, known: Candidates) -> str:
@@ -85,38 +95,53 @@ def _pair(item: Concluded, known: Candidates) -> str:
 
 def remember(results: Path, found: Sequence[Concluded]) -> None:
     """Append what the decisions rest on to ``decisions.jsonl``, where it changed."""
-    lines = [basis_as_dict(item.contract.size, item.contract.id, item.decision.winner, item.basis) for item in found]
-    append_bases(results / "decisions.jsonl", lines, read_bases(results / "decisions.jsonl"))
+    path = results / "decisions.jsonl"
+    append_bases(path, [item.basis for item in found], read_bases(path))
 
 
-def check_triggers(results: Path, settings: Settings) -> list[dict[str, Any]]:
+def check_triggers(results: Path, settings: Settings) -> list[Trigger]:
     """The triggers of every remembered decision against the configuration as it is now; nothing is measured or read
     from a host. Raises :class:`InputError` when no decision was remembered.
     """
     known = read_bases(results / "decisions.jsonl")
     if not known:
         raise InputError("no decision is remembered", where=str(results / "decisions.jsonl"), todo="run matrix_report")
-    found = []
+    found: list[Trigger] = []
     for size, lines in sorted(known.items()):
-        before = basis_from_dict(lines[-1])
-        contract = results / str(lines[-1]["contract"]) / "contract.json"
+        before = lines[-1]
+        contract = results / before.contract / "contract.json"
         possible = _possible(results, settings, size, read_contract(contract) if contract.exists() else None)
-        now = Basis(before.verdict, before.evidence, step_facts(settings), before.fixed_s, possible)
-        found += [{"size": size, **trigger.as_dict()} for trigger in reverify(before, now, _limits(settings))]
+        now = msgspec.structs.replace(before, facts=step_facts(settings), possible=possible)
+        found += reverify(before, now, _limits(settings))
     return found
 
 
 def _conclude_one(results: Path, contract: Contract, settings: Settings) -> Concluded:
     stored = read_stored(results, contract, settings)
     evidence = gather(stored.forms, stored.sessions, stored.cells, stored.attributions, stored.model)
+    decision = judge_contract(stored).decision
     basis = Basis(
-        verdict=stored.verdict,
-        evidence=evidence,
+        size=contract.size,
+        contract=contract.id,
+        winner=decision.winner,
+        status=stored.verdict["status"],
+        r=dict(stored.verdict.get("r") or {}),
+        forms=tuple(_basis_form(item) for item in evidence),
         facts=step_facts(settings),
         fixed_s=fixed_costs(results, contract, settings),
         possible=_possible(results, settings, contract.size, contract),
     )
-    return Concluded(contract, evidence, judge_contract(stored).decision, basis)
+    return Concluded(contract, evidence, decision, basis)
+
+
+def _basis_form(item: FormEvidence) -> BasisForm:
+    return BasisForm(
+        form=item.form.name,
+        few_s=item.step_few_s,
+        anchor_s=item.step_anchor_s,
+        exposed_ms=item.parts.exposed_ms if item.parts else None,
+        exposed_share=item.exposed_share,
+    )
 
 
 def _candidates(results: Path, settings: Settings, size: int, contract: Contract | None) -> Candidates:
@@ -125,16 +150,14 @@ def _candidates(results: Path, settings: Settings, size: int, contract: Contract
     return candidates_of(settings, size, card_gb=memory)
 
 
-def _possible(results: Path, settings: Settings, size: int, contract: Contract | None) -> tuple[Form, ...]:
-    return _candidates(results, settings, size, contract).forms
+def _possible(results: Path, settings: Settings, size: int, contract: Contract | None) -> tuple[str, ...]:
+    return tuple(form.name for form in _candidates(results, settings, size, contract).forms)
 
 
-def _triggers(item: Concluded, known: Sequence[Mapping[str, Any]], settings: Settings) -> tuple[Trigger, ...]:
+def _triggers(item: Concluded, known: Sequence[Basis], settings: Settings) -> tuple[Trigger, ...]:
     """Against the last remembered decision of this size that rests on something else than the present one."""
-    own = basis_as_dict(item.contract.size, item.contract.id, item.decision.winner, item.basis)
-    earlier = [line for line in known if line != own]
-    before = basis_from_dict(earlier[-1]) if earlier else None
-    return reverify(before, item.basis, _limits(settings))
+    earlier = [basis for basis in known if basis != item.basis]
+    return reverify(earlier[-1] if earlier else None, item.basis, _limits(settings))
 
 
 def _limits(settings: Settings) -> TriggerLimits:

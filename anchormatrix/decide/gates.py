@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from anchormatrix.decide.bounds import ByteBound
 from anchormatrix.decide.evidence import FamilyTime, FormEvidence, extra_computing
-from anchormatrix.decide.projection import Projection
-from anchormatrix.decide.scaling import Scaling
-from anchormatrix.decide.words import milliseconds, seconds
+from anchormatrix.decide.projection import milliseconds, seconds
 from anchormatrix.measure.bandwidth.curve import wire_bytes
-from anchormatrix.records.gates import CallBound
+from anchormatrix.records.gates import CallBound, Gate, GateStatus, Projection, Unexplained
 
 GATES = {
     "G1": "runs through",
@@ -27,49 +24,11 @@ GATES = {
     "G6": "same-window A/B and scaling",
     "G7": "projection",
 }
-PASSED, FAILED, UNKNOWN = "passed", "failed", "unknown"
+PASSED, FAILED, UNKNOWN = GateStatus.PASSED, GateStatus.FAILED, GateStatus.UNKNOWN
 _UNEXPLAINED_PCT = 10.0  # implied and isolated bandwidth that differ by less agree, within what a sweep resolves
 _CALLS_OFF = 0.02  # a few calls outside the layers do not move a mean
 _UNLIKE = "the captured step is not like the timed ones, so its parts do not speak for them"
 _CLOSURE = 1.02  # a measured step may undercut a lower bound by the noise of both
-
-
-@dataclass(frozen=True)
-class GateResult:
-    """One gate of one form. ``number`` is in ``unit``; ``source`` says which stored result it comes from."""
-
-    gate: str
-    form: str
-    status: str
-    number: float | None
-    unit: str
-    source: str
-    text: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON values, with the gate's name."""
-        return {"name": GATES[self.gate], **self.__dict__}
-
-
-@dataclass(frozen=True)
-class Unexplained:
-    """A difference that no measurement explains and that is carried along as such."""
-
-    form: str
-    family: str
-    implied_gb_s: float
-    isolated_gb_s: float
-    concurrency: int
-    text: str
-
-    @property
-    def isolated_over_implied(self) -> float:
-        """Above 1: the isolated measurement is faster than the model gets."""
-        return self.isolated_gb_s / self.implied_gb_s
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return {**self.__dict__, "isolated_over_implied": self.isolated_over_implied}
 
 
 @dataclass(frozen=True)
@@ -83,7 +42,6 @@ class GateInputs:
     evidence: Sequence[FormEvidence]
     memory: Mapping[str, tuple[float, float, str]] = field(default_factory=dict)
     bounds: Mapping[str, ByteBound] = field(default_factory=dict)
-    scalings: Sequence[Scaling] = ()
     projections: Sequence[Projection] = ()
     noise_floor_pct: float = 1.0
     windows: int = 2
@@ -95,7 +53,7 @@ class GateInputs:
         return min(measured, key=lambda form: form.step_anchor_s or 0.0, default=None)
 
 
-def evaluate(inputs: GateInputs) -> tuple[GateResult, ...]:
+def evaluate(inputs: GateInputs) -> tuple[Gate, ...]:
     """Every gate of every form, form by form in gate order."""
     return tuple(
         gate(form, inputs)
@@ -104,11 +62,22 @@ def evaluate(inputs: GateInputs) -> tuple[GateResult, ...]:
     )
 
 
-def _result(gate: str, form: FormEvidence, status: str, number: float | None, unit: str, source: str, text: str) -> Any:
-    return GateResult(gate, form.form.name, status, number, unit, source, text)
+def _result(
+    gate: str, form: FormEvidence, status: GateStatus, number: float | None, unit: str, source: str, text: str
+) -> Gate:
+    return Gate(
+        name=GATES[gate],
+        gate=gate,
+        form=form.form.name,
+        status=status,
+        number=number,
+        unit=unit,
+        source=source,
+        text=text,
+    )
 
 
-def _runs(form: FormEvidence, inputs: GateInputs) -> GateResult:
+def _runs(form: FormEvidence, inputs: GateInputs) -> Gate:
     source = f"session.json ({form.source})" if form.source else "no session"
     if form.status == "measured":
         return _result("G1", form, PASSED, 1.0, "sessions", source, "runs through and proved its form")
@@ -119,7 +88,7 @@ def _runs(form: FormEvidence, inputs: GateInputs) -> GateResult:
     return _result("G1", form, UNKNOWN, None, "sessions", source, word)
 
 
-def _memory(form: FormEvidence, inputs: GateInputs) -> GateResult:
+def _memory(form: FormEvidence, inputs: GateInputs) -> Gate:
     known = inputs.memory.get(form.form.name)
     if known is None:
         return _result("G2", form, UNKNOWN, None, "GB", "model figures", "the model's memory figures are not given")
@@ -136,7 +105,7 @@ def _memory_words(gb: float) -> str:
     return f"{gb:.1f} GB ({gb * 1e9 / 2**30:.1f} GiB)"
 
 
-def _bytes(form: FormEvidence, inputs: GateInputs) -> GateResult:
+def _bytes(form: FormEvidence, inputs: GateInputs) -> Gate:
     bound = inputs.bounds.get(form.form.name)
     source = "model figures, links of the group, bandwidth sweep"
     if bound is None:
@@ -158,7 +127,7 @@ def _bytes(form: FormEvidence, inputs: GateInputs) -> GateResult:
     return _result("G3", form, PASSED, bound.step_ms, "ms/step", source, text)
 
 
-def _computing(form: FormEvidence, inputs: GateInputs) -> GateResult:
+def _computing(form: FormEvidence, inputs: GateInputs) -> Gate:
     source = "attribution: Computing, deflated by the contract's common factor"
     own = form.parts.computing_ms if form.parts else None
     if own is None:
@@ -187,7 +156,7 @@ def _computing(form: FormEvidence, inputs: GateInputs) -> GateResult:
     return _result("G4", form, PASSED, max(0.0, extra.extra_ms), "ms/step", source, text)
 
 
-def _masking(form: FormEvidence, inputs: GateInputs) -> GateResult:
+def _masking(form: FormEvidence, inputs: GateInputs) -> Gate:
     parts, source = form.parts, "attribution: masking bound of the form's own family"
     if parts is None or parts.exposed_at_bound_ms is None or form.step_anchor_s is None:
         return _result("G5", form, UNKNOWN, None, "ms/step", source, "no capture with a masked family")
@@ -208,19 +177,17 @@ def _masking(form: FormEvidence, inputs: GateInputs) -> GateResult:
     return _result("G5", form, PASSED, parts.exposed_at_bound_ms, "ms/step", source, text)
 
 
-def _ab(form: FormEvidence, inputs: GateInputs) -> GateResult:
+def _ab(form: FormEvidence, inputs: GateInputs) -> Gate:
     best, step = inputs.best, form.step_anchor_s
     source = "cells.csv, anchor tier"
     if best is None or best.step_anchor_s is None or step is None or not form.usable:
         why = "not measured" if step is None else f"may not be ranked: {form.reason or 'its cells are too noisy'}"
         return _result("G6", form, UNKNOWN, step, "s/step", source, why)
     shared = sorted(set(form.windows) & set(best.windows))
-    told = [item.text.rstrip(".") for item in inputs.scalings if form.form.name in (item.form_from, item.form_to)]
-    notes = "".join(f"; {text}" for text in told)
     if form.form == best.form:
         status = PASSED if len(form.windows) >= inputs.windows else UNKNOWN
         count = len(form.windows)
-        text = f"fastest in {count} window{'' if count == 1 else 's'}{notes}"
+        text = f"fastest in {count} window{'' if count == 1 else 's'}"
         return _result("G6", form, status, step, "s/step", source, text)
     if not shared:
         return _result("G6", form, UNKNOWN, step, "s/step", source, f"no window shared with {best.form.name}")
@@ -228,12 +195,12 @@ def _ab(form: FormEvidence, inputs: GateInputs) -> GateResult:
     behind = [100 * (form.windows[window] / best.windows[window] - 1) for window in shared]
     text = f"{', '.join(f'{value:+.1f} %' for value in behind)} against {best.form.name} in the same windows"
     if all(value > floor for value in behind):
-        text += f", beyond the noise floor {floor:.1f} %{notes}"
+        text += f", beyond the noise floor {floor:.1f} %"
         return _result("G6", form, FAILED, step, "s/step", source, text)
-    return _result("G6", form, PASSED, step, "s/step", source, f"{text}, within the noise floor {floor:.1f} %{notes}")
+    return _result("G6", form, PASSED, step, "s/step", source, f"{text}, within the noise floor {floor:.1f} %")
 
 
-def _projected(form: FormEvidence, inputs: GateInputs) -> GateResult:
+def _projected(form: FormEvidence, inputs: GateInputs) -> Gate:
     """The form's best projection in short; the list of projections says each of them in full, once."""
     own = [item for item in inputs.projections if item.form == form.form.name]
     best = inputs.best
@@ -243,15 +210,15 @@ def _projected(form: FormEvidence, inputs: GateInputs) -> GateResult:
             text = "no projection of another form reverses the order" if inputs.projections else "nothing was projected"
             return _result("G7", form, PASSED if inputs.projections else UNKNOWN, None, "ms", "projection", text)
         first = max(against, key=lambda item: (item.reverses, item.threshold or 0.0))
-        text = f"{first.form} would be faster with {first.fix.value}"
+        text = f"{first.form} would be faster with {first.fix.words}"
         if not first.reverses:
-            text = f"no projection reverses the order; nearest is {first.form} with {first.fix.value}"
+            text = f"no projection reverses the order; nearest is {first.form} with {first.fix.words}"
         return _result("G7", form, PASSED, first.threshold, first.unit, "projection", text)
     if not own:
         return _result("G7", form, UNKNOWN, None, "ms", "projection", "no capture to project from")
     first = own[0]
     change = 100 * (first.step_s / first.against_s - 1)
-    text = f"with {first.fix.value}, {seconds(first.step_s)} per step: {abs(change):.1f} % "
+    text = f"with {first.fix.words}, {seconds(first.step_s)} per step: {abs(change):.1f} % "
     text += f"{'below' if change < 0 else 'above'} {first.against} (projection)"
     status = PASSED if first.reverses else FAILED
     return _result("G7", form, status, first.threshold, first.unit, "projection", text)
@@ -302,7 +269,15 @@ def _compare(form: FormEvidence, family: FamilyTime, bound: ByteBound) -> Unexpl
         f"and {isolated:.2f} GB/s in isolation at the same concurrency ({calls[0].concurrency}); the rest is "
         "unexplained. A sweep while the model computes would show whether compute and communication share a resource."
     )
-    return Unexplained(form.form.name, family.family, implied, isolated, calls[0].concurrency, text)
+    return Unexplained(
+        form=form.form.name,
+        family=family.family,
+        implied_gb_s=implied,
+        isolated_gb_s=isolated,
+        concurrency=calls[0].concurrency,
+        text=text,
+        isolated_over_implied=isolated / implied,
+    )
 
 
 def _means(calls: Sequence[CallBound]) -> tuple[float, float]:

@@ -5,80 +5,18 @@ A projection changes one kind of cost and keeps every other measured cost of bot
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
-
 from anchormatrix.decide.evidence import FormEvidence, extra_computing
-from anchormatrix.decide.words import milliseconds, seconds
+from anchormatrix.records.gates import Fix, Projection
 
 
-class Fix(Enum):
-    """The one thing a projection changes."""
-
-    EXPOSED_TO_BOUND = "exposed communication at its masking bound"
-    BANDWIDTH_ISOLATED = "in-model bandwidth at the isolated level"
-    PAYLOAD_HALVED = "communication payload halved"
-    PLUMBING_REMOVED = "the form's extra computing removed"
+def seconds(value: float) -> str:
+    """A step time: milliseconds are told, and of very short steps four digits."""
+    return f"{value:.3f} s" if abs(value) >= 1 or not value else f"{value:.4g} s"
 
 
-@dataclass(frozen=True)
-class Projection:
-    """If ``fix`` were done for ``form``. ``step_s`` is the projected step, ``measured_s`` the measured one.
-
-    ``threshold`` is the level of the quantity named by ``quantity`` at which the order against ``against`` reverses,
-    None when this fix alone cannot reverse it; ``level`` is the quantity's measured value.
-    """
-
-    fix: Fix
-    form: str
-    against: str
-    measured_s: float
-    step_s: float
-    against_s: float
-    quantity: str
-    unit: str
-    level: float
-    projected_level: float
-    threshold: float | None
-    assumption: str
-
-    @property
-    def reverses(self) -> bool:
-        """Whether the projected step is below the other side's measured step."""
-        return self.step_s < self.against_s
-
-    @property
-    def text(self) -> str:
-        """One sentence, marked as a projection."""
-        head = f"Projection: with {self.fix.value}, {self.form} would take {seconds(self.step_s)} per step"
-        change = 100 * (self.step_s / self.against_s - 1)
-        side = f"{abs(change):.1f} % {'below' if change < 0 else 'above'} {self.against}'s measured "
-        side += seconds(self.against_s)
-        if self.threshold is None:
-            tail = f"this alone cannot reverse the order ({self.quantity} is {milliseconds(self.level)})"
-        else:
-            tail = f"the order reverses when {self.quantity} falls below "
-            tail += f"{milliseconds(self.threshold)} (measured {milliseconds(self.level)})"
-        return f"{head}, {side}; {tail}. {self.assumption}"
-
-    def as_dict(self) -> dict[str, object]:
-        """JSON values."""
-        return {
-            "projection": True,
-            "fix": self.fix.name.lower(),
-            "form": self.form,
-            "against": self.against,
-            "measured_s": self.measured_s,
-            "step_s": self.step_s,
-            "against_s": self.against_s,
-            "quantity": self.quantity,
-            "unit": self.unit,
-            "level": self.level,
-            "projected_level": self.projected_level,
-            "threshold": self.threshold,
-            "reverses": self.reverses,
-            "text": self.text,
-        }
+def milliseconds(value: float) -> str:
+    """A part of a step: tenths are told, and of very short parts three digits."""
+    return f"{value:.1f} ms" if abs(value) >= 1 or not value else f"{value:.3g} ms"
 
 
 def project(
@@ -128,19 +66,29 @@ def _made(
 ) -> Projection:
     measured, against = slower.step_anchor_s or 0.0, faster.step_anchor_s or 0.0
     threshold = level_ms - (measured - against) * 1e3
+    step_s, reachable = measured - (level_ms - target_ms) / 1e3, threshold >= 0 and level_ms > 0
+    change = 100 * (step_s / against - 1)
+    if reachable:
+        tail = f"the order reverses when {quantity} falls below "
+        tail += f"{milliseconds(threshold)} (measured {milliseconds(level_ms)})"
+    else:
+        tail = f"this alone cannot reverse the order ({quantity} is {milliseconds(level_ms)})"
     return Projection(
-        fix,
-        slower.form.name,
-        faster.form.name,
-        measured,
-        measured - (level_ms - target_ms) / 1e3,
-        against,
-        quantity,
-        "ms",
-        level_ms,
-        target_ms,
-        threshold if threshold >= 0 and level_ms > 0 else None,
-        why,
+        fix=fix,
+        form=slower.form.name,
+        against=faster.form.name,
+        measured_s=measured,
+        step_s=step_s,
+        against_s=against,
+        quantity=quantity,
+        unit="ms",
+        level=level_ms,
+        projected_level=target_ms,
+        threshold=threshold if reachable else None,
+        reverses=step_s < against,
+        text=f"Projection: with {fix.words}, {slower.form.name} would take {seconds(step_s)} per step, "
+        f"{abs(change):.1f} % {'below' if change < 0 else 'above'} {faster.form.name}'s measured {seconds(against)}; "
+        f"{tail}. {why}",
     )
 
 

@@ -2,46 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from anchormatrix.decide.evidence import FormEvidence
-from anchormatrix.records.form import Form
+from anchormatrix.records.decision import Basis, Trigger
+from anchormatrix.records.form import parse_form
 
 _MANY_RANKS = 4  # from here on a short task can be dominated by its communication
-
-
-@dataclass(frozen=True)
-class Trigger:
-    """One reason to verify again: whether it fired, and with which numbers.
-
-    ``evaluated`` is false when there was nothing to test it on; it has then neither fired nor been quiet.
-    """
-
-    trigger: str
-    fired: bool
-    text: str
-    evaluated: bool = True
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return dict(self.__dict__)
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A decision's surroundings: the verdict and evidence it rests on, and the facts that were configured then.
-
-    ``facts`` are flat key → value pairs of what shapes a step (model figures, engine arguments, workload, capture);
-    ``fixed_s`` the seconds outside the DiT stage of one request by stage (encode, decode …).
-    """
-
-    verdict: Mapping[str, Any]
-    evidence: Sequence[FormEvidence]
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    fixed_s: Mapping[str, float] = field(default_factory=dict)
-    possible: Sequence[Form] = ()
 
 
 @dataclass(frozen=True)
@@ -66,7 +33,7 @@ _STRUCTURE = {
 }
 
 
-def reverify(before: Stored | None, now: Stored, limits: TriggerLimits | None = None) -> tuple[Trigger, ...]:
+def reverify(before: Basis | None, now: Basis, limits: TriggerLimits | None = None) -> tuple[Trigger, ...]:
     """Test every trigger: ``before`` is what the decision rests on, ``now`` the live configuration and newest numbers.
 
     The triggers about a single matrix (order flip, step drift, short-task pathology) read ``now``; the others compare,
@@ -84,7 +51,7 @@ def reverify(before: Stored | None, now: Stored, limits: TriggerLimits | None = 
         _fixed_cost(before or now, now, limits),
         _other_facts(before or now, now),
     )
-    return tuple(_untested(item.trigger, _NO_BEFORE) if item.trigger in compared else item for item in found)
+    return tuple(_untested(now, item.trigger, _NO_BEFORE) if item.trigger in compared else item for item in found)
 
 
 _SHARE, _STEPS, _FORMS, _COST, _FACTS = (
@@ -98,74 +65,76 @@ _COMPARED = (_SHARE, _STEPS, _FORMS, _COST, _FACTS)
 _NO_BEFORE = "nothing to compare with yet: no earlier decision of this size"
 
 
-def _untested(trigger: str, why: str) -> Trigger:
-    return Trigger(trigger, False, why, evaluated=False)
+def _tested(now: Basis, trigger: str, fired: bool, text: str) -> Trigger:
+    return Trigger(size=now.size, trigger=trigger, fired=fired, text=text)
 
 
-def _order_flip(now: Stored) -> Trigger:
-    status = now.verdict.get("status")
+def _untested(now: Basis, trigger: str, why: str) -> Trigger:
+    return Trigger(size=now.size, trigger=trigger, fired=False, text=why, evaluated=False)
+
+
+def _order_flip(now: Basis) -> Trigger:
+    status = now.status
     if status == "order_flip":
-        return Trigger("order flip", True, "the tiers rank the forms differently")
+        return _tested(now, "order flip", True, "the tiers rank the forms differently")
     if status in ("extrapolates", "drift"):
-        return Trigger("order flip", False, "both tiers rank the forms alike")
-    return _untested("order flip", f"the tiers cannot be compared: the verdict is {status}")
+        return _tested(now, "order flip", False, "both tiers rank the forms alike")
+    return _untested(now, "order flip", f"the tiers cannot be compared: the verdict is {status}")
 
 
-def _step_drift(now: Stored, limits: TriggerLimits) -> Trigger:
-    if not now.verdict.get("r"):
-        return _untested("step time drift", "no form was measured at both tiers")
-    drifted = {n: r for n, r in dict(now.verdict.get("r", {})).items() if abs(r - 1) * 100 > limits.drift_pct}
+def _step_drift(now: Basis, limits: TriggerLimits) -> Trigger:
+    if not now.r:
+        return _untested(now, "step time drift", "no form was measured at both tiers")
+    drifted = {n: r for n, r in now.r.items() if abs(r - 1) * 100 > limits.drift_pct}
     listed = ", ".join(f"{name} {100 * (r - 1):+.1f} %" for name, r in drifted.items())
     text = (
         f"{listed} between the tiers"
         if drifted
         else f"every step stays within {limits.drift_pct:g} % between the tiers"
     )
-    return Trigger("step time drift", bool(drifted), text)
+    return _tested(now, "step time drift", bool(drifted), text)
 
 
-def _exposed_drift(before: Stored, now: Stored, limits: TriggerLimits) -> Trigger:
-    if now.evidence is before.evidence:
-        return _untested(_SHARE, "nothing was captured since")
-    old = {form.form.name: form.exposed_share for form in before.evidence}
+def _exposed_drift(before: Basis, now: Basis, limits: TriggerLimits) -> Trigger:
+    if now.forms is before.forms:
+        return _untested(now, _SHARE, "nothing was captured since")
+    old = {form.form: form.exposed_share for form in before.forms}
     both = [
-        (form.form.name, was, share)
-        for form in now.evidence
-        if (was := old.get(form.form.name)) is not None and (share := form.exposed_share) is not None
+        (form.form, was, share)
+        for form in now.forms
+        if (was := old.get(form.form)) is not None and (share := form.exposed_share) is not None
     ]
     if not both:
-        return _untested(_SHARE, "no form has an exposed share from then and from now")
+        return _untested(now, _SHARE, "no form has an exposed share from then and from now")
     moved = [
         f"{name} {100 * was:.1f} % → {100 * share:.1f} %"
         for name, was, share in both
         if abs(share - was) * 100 > limits.share_points
     ]
     text = ", ".join(moved) if moved else f"no exposed share moved by more than {limits.share_points:g} points"
-    return Trigger(_SHARE, bool(moved), text)
+    return _tested(now, _SHARE, bool(moved), text)
 
 
-def _short_task(now: Stored, limits: TriggerLimits) -> Trigger:
+def _short_task(now: Basis, limits: TriggerLimits) -> Trigger:
     """A few-step request whose steps are slower than the anchor's, on many ranks: communication has not settled."""
     name = "short-task communication pathology"
     measured = [
-        form for form in now.evidence if form.step_few_s and form.step_anchor_s and form.form.cards >= _MANY_RANKS
+        form for form in now.forms if form.few_s and form.anchor_s and parse_form(form.form).cards >= _MANY_RANKS
     ]
     if not measured:
-        return _untested(name, f"no form on {_MANY_RANKS} or more ranks was measured at both tiers")
+        return _untested(now, name, f"no form on {_MANY_RANKS} or more ranks was measured at both tiers")
     limit = 1 + limits.drift_pct / 100
-    slow = [form for form in measured if (form.step_few_s or 0) > (form.step_anchor_s or 0) * limit]
-    listed = ", ".join(
-        f"{form.form.name} {100 * ((form.step_few_s or 0) / (form.step_anchor_s or 1) - 1):+.1f} %" for form in slow
-    )
+    slow = [form for form in measured if (form.few_s or 0) > (form.anchor_s or 0) * limit]
+    listed = ", ".join(f"{form.form} {100 * ((form.few_s or 0) / (form.anchor_s or 1) - 1):+.1f} %" for form in slow)
     text = (
         f"few-step steps are slower than the anchor's: {listed}"
         if slow
         else f"no few-step step is slower than its anchor's by more than {limits.drift_pct:g} %"
     )
-    return Trigger(name, bool(slow), text)
+    return _tested(now, name, bool(slow), text)
 
 
-def _changed(before: Stored, now: Stored) -> dict[str, tuple[Any, Any]]:
+def _changed(before: Basis, now: Basis) -> dict[str, tuple[Any, Any]]:
     keys = before.facts.keys() | now.facts.keys()
     pairs = {key: (before.facts.get(key), now.facts.get(key)) for key in sorted(keys)}
     return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
@@ -178,37 +147,37 @@ def _structural(key: str, pair: tuple[Any, Any]) -> str | None:
     return next((why for word, why in _STRUCTURE.items() if word in text), None)
 
 
-def _structure(before: Stored, now: Stored) -> Trigger:
+def _structure(before: Basis, now: Basis) -> Trigger:
     found = [
         f"{key} {old} → {new}: {why}"
         for key, (old, new) in _changed(before, now).items()
         if (why := _structural(key, (old, new)))
     ]
     text = "; ".join(found) if found else "no quantization, sparsity, caching or compilation was changed"
-    return Trigger(_STEPS, bool(found), text)
+    return _tested(now, _STEPS, bool(found), text)
 
 
-def _memory(before: Stored, now: Stored) -> Trigger:
-    fresh = [form.name for form in now.possible if form not in before.possible]
+def _memory(before: Basis, now: Basis) -> Trigger:
+    fresh = [form for form in now.possible if form not in before.possible]
     text = f"newly possible: {', '.join(fresh)}" if fresh else "no new form became possible"
-    return Trigger(_FORMS, bool(fresh), text)
+    return _tested(now, _FORMS, bool(fresh), text)
 
 
-def _fixed_cost(before: Stored, now: Stored, limits: TriggerLimits) -> Trigger:
+def _fixed_cost(before: Basis, now: Basis, limits: TriggerLimits) -> Trigger:
     if not now.fixed_s:
-        return _untested(_COST, "no stage outside the DiT was timed")
+        return _untested(now, _COST, "no stage outside the DiT was timed")
     grown = []
     for stage, seconds in now.fixed_s.items():
         was = before.fixed_s.get(stage, 0.0)
         if seconds > was * (1 + limits.fixed_pct / 100) and seconds - was > limits.slack_s:
             grown.append(f"{stage} {was:.2f} s → {seconds:.2f} s")
     text = "; ".join(grown) if grown else "no new fixed cost outside the DiT stage"
-    return Trigger(_COST, bool(grown), text)
+    return _tested(now, _COST, bool(grown), text)
 
 
-def _other_facts(before: Stored, now: Stored) -> Trigger:
+def _other_facts(before: Basis, now: Basis) -> Trigger:
     found = [
         f"{key} {pair[0]} → {pair[1]}" for key, pair in _changed(before, now).items() if not _structural(key, pair)
     ]
     text = "; ".join(found) if found else "nothing else that shapes the step was changed"
-    return Trigger(_FACTS, bool(found), text)
+    return _tested(now, _FACTS, bool(found), text)

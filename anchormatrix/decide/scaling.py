@@ -3,37 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from anchormatrix.decide.evidence import FormEvidence
 from anchormatrix.records.contract import Contract, changed_fields
+from anchormatrix.records.decision import Scaling
 from anchormatrix.records.form import Form
 
 # What belongs to the group itself and so differs between sizes; anything else that differs forbids the statement.
 _GROUP_FIELDS = ("cards", "links", "one_domain")
-
-
-@dataclass(frozen=True)
-class Scaling:
-    """Speed-up of one arm from one size to another. ``efficiency`` = speed-up ÷ card ratio."""
-
-    arm: str
-    form_from: str
-    form_to: str
-    cards_from: int
-    cards_to: int
-    speedup: float
-    efficiency: float
-    exposed_share_from: float | None
-    exposed_share_to: float | None
-    links_from: str
-    links_to: str
-    text: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return dict(self.__dict__)
 
 
 def arm_of(form: Form) -> tuple[Any, ...]:
@@ -94,16 +72,16 @@ def _statement(contract_a: Contract, a: FormEvidence, contract_b: Contract, b: F
     else:
         text += f"Both groups are joined by {contract_a.link_class}, but they are different groups."
     return Scaling(
-        arm_name(a.form),
-        a.form.name,
-        b.form.name,
-        contract_a.size,
-        contract_b.size,
-        speedup,
-        efficiency,
-        a.exposed_share,
-        b.exposed_share,
-        contract_a.link_class,
-        contract_b.link_class,
-        text,
+        text=text,
+        arm=arm_name(a.form),
+        form_from=a.form.name,
+        form_to=b.form.name,
+        cards_from=contract_a.size,
+        cards_to=contract_b.size,
+        speedup=speedup,
+        efficiency=efficiency,
+        exposed_share_from=a.exposed_share,
+        exposed_share_to=b.exposed_share,
+        links_from=contract_a.link_class,
+        links_to=contract_b.link_class,
     )

@@ -39,7 +39,7 @@ def record_text(record: FileRecord) -> str:
     return json.dumps(plain(record), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def line_text(record: FileRecord) -> str:
+def line_text(record: Record) -> str:
     """The line of a record in a ledger, with its newline."""
     return json.dumps(plain(record), ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -64,10 +64,11 @@ def read_record(path: Path | str, kind: type[F], *, todo: str = _AGAIN) -> F:
     return parse_record(file_bytes(path), kind, where=str(path), todo=todo)
 
 
-def parse_record(data: bytes | str, kind: type[F], *, where: str, todo: str = _AGAIN) -> F:
+def parse_record(data: bytes | str, kind: type[R], *, where: str, todo: str = _AGAIN) -> R:
     """The record in a JSON text; ``where`` names its origin in the :class:`InputError` that anything else raises."""
     try:
-        msgspec.json.decode(data, type=_Header)
+        if issubclass(kind, FileRecord):
+            msgspec.json.decode(data, type=_Header)
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:
         raise _wrong(str(error), where, todo) from None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from anchormatrix.decide.assemble import Judged, Stored, judge_contract
+from anchormatrix.decide.assemble import Stored, judge_contract
 from anchormatrix.decide.cells import Cell, SessionResult, build_cells
 from anchormatrix.decide.verdict import Verdict, judge
 from anchormatrix.devices.ascend_info import parse_info
@@ -30,6 +30,7 @@ from anchormatrix.planning.adaptive_state import AdaptiveLimits
 from anchormatrix.planning.groups import resolve_groups
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import Form
+from anchormatrix.records.gates import Gates
 from anchormatrix.records.host import HostState
 from anchormatrix.records.settings import GroupsSettings, HealthSettings, SmokeSettings, VerdictSettings
 from campaigns.hosts import ANCHOR, FEW, Experiment
@@ -52,7 +53,7 @@ class Outcome:
 
     cards: tuple[int, ...] = ()
     verdict: Verdict | None = None
-    judged: Judged | None = None
+    judged: Gates | None = None
     card_s: float = 0.0
     sessions: int = 0
     skipped: tuple[adaptive.Order, ...] = ()

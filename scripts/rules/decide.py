@@ -18,7 +18,7 @@ from anchormatrix.cli.command import FINDING, run
 from anchormatrix.config.merge import load_settings
 from anchormatrix.decide.deciding import check_triggers, conclude, remember
 from anchormatrix.errors import ConfigError
-from anchormatrix.store.files import write_json
+from anchormatrix.store.codec import write_record
 
 
 def main() -> int:
@@ -28,13 +28,13 @@ def main() -> int:
     if args.check:
         triggers = check_triggers(args.results, settings)
         for trigger in triggers:
-            word = "FIRED" if trigger["fired"] else "quiet" if trigger["evaluated"] else "untested"
-            print(f"{trigger['size']} cards  {word}  {trigger['trigger']}: {trigger['text']}")
-        return FINDING if any(trigger["fired"] for trigger in triggers) else 0
+            word = "FIRED" if trigger.fired else "quiet" if trigger.evaluated else "untested"
+            print(f"{trigger.size} cards  {word}  {trigger.trigger}: {trigger.text}")
+        return FINDING if any(trigger.fired for trigger in triggers) else 0
     if not args.contracts:
         raise ConfigError("no contract is given", where="--contracts", expected="one or more contract.json, or --check")
     values, found = conclude(args.results, args.contracts, settings)
-    write_json(args.out or args.results / "matrix_report" / "decision.json", values)
+    write_record(args.out or args.results / "matrix_report" / "decision.json", values)
     remember(args.results, found)
     for item in found:
         print(item.decision.sentence)

@@ -17,7 +17,7 @@ from anchormatrix.cli.command import run
 from anchormatrix.config.merge import load_settings
 from anchormatrix.decide.assemble import judge_contract
 from anchormatrix.decide.stored import read_contract, read_stored
-from anchormatrix.store.files import write_json
+from anchormatrix.store.codec import write_record
 
 
 def main() -> int:
@@ -29,7 +29,7 @@ def main() -> int:
     args = parser.parse_args()
     settings, contract = load_settings(args.config), read_contract(args.contract)
     judged = judge_contract(read_stored(args.contract.resolve().parent.parent, contract, settings))
-    write_json(args.out or args.contract.parent / "gates.json", judged.as_dict())
+    write_record(args.out or args.contract.parent / "gates.json", judged)
     for gate in judged.gates:
         print(f"{gate.form:<24} {gate.gate} {gate.status:<8} {gate.text}")
     print(judged.decision.sentence)

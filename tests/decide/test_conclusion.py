@@ -6,12 +6,14 @@ from dataclasses import replace
 
 from anchormatrix.decide.conclusion import DecisionInputs, decide, overall
 from anchormatrix.decide.evidence import FormEvidence, StepParts
-from anchormatrix.decide.gates import GateResult, Unexplained
+from anchormatrix.decide.gates import GATES
 from anchormatrix.decide.group_state import GroupState, group_state
 from anchormatrix.decide.projection import all_projections
 from anchormatrix.planning.model_figures import ModelFigures
 from anchormatrix.records.contract import Contract
+from anchormatrix.records.decision import Trigger
 from anchormatrix.records.form import parse_form
+from anchormatrix.records.gates import Gate, GateStatus, Unexplained
 from anchormatrix.store.files import write_json
 
 
@@ -113,9 +115,24 @@ def test_a_slower_form_that_left_the_matrix_is_not_spoken_of():
 
 
 def test_unknowns_are_listed_with_what_would_settle_them():
-    gap = Unexplained("tp1-usp4", "alltoall", 10.0, 20.0, 1, "the rest is unexplained")
-    open_gate = GateResult(
-        "G3", "tp1-usp4", "unknown", None, "ms/step", "", "all_to_all was not swept over UB links; 3 MB"
+    gap = Unexplained(
+        form="tp1-usp4",
+        family="alltoall",
+        implied_gb_s=10.0,
+        isolated_gb_s=20.0,
+        concurrency=1,
+        text="the rest is unexplained",
+        isolated_over_implied=2.0,
+    )
+    open_gate = Gate(
+        name=GATES["G3"],
+        gate="G3",
+        form="tp1-usp4",
+        status=GateStatus.UNKNOWN,
+        number=None,
+        unit="ms/step",
+        source="",
+        text="all_to_all was not swept over UB links; 3 MB",
     )
     found = decide(
         DecisionInputs(
@@ -194,15 +211,9 @@ def test_the_overall_answer_repeats_the_largest_decided_size_and_never_ranks_siz
     )
     four = decide(DecisionInputs(4, "c4-x", WON, [FAST, SLOW]))
     eight = decide(DecisionInputs(8, "c8-x", {"status": "unstable", "winner": None, "reason": "noise"}, []))
-    found = overall([eight, two, four], reverify=[{"trigger": "order flip", "fired": False}])
-    assert (found["size"], found["winner"], list(found["sizes"])) == (4, "tp1-usp4", ["2", "4", "8"])
-    assert {
-        "margin_pct",
-        "basis",
-        "conditions",
-        "unknowns",
-        "reversal",
-        "reverify_triggers",
-        "confidence",
-    } <= found.keys()
-    assert overall([])["winner"] is None
+    quiet = Trigger(size=4, trigger="order flip", fired=False, text="both tiers rank the forms alike")
+    found = overall([eight, two, four], reverify=[quiet])
+    assert (found.size, found.winner, list(found.sizes)) == (4, "tp1-usp4", ["2", "4", "8"])
+    assert (found.sentence, found.margin_pct, found.basis) == (four.sentence, four.margin_pct, four.basis)
+    assert found.reverify_triggers == (quiet,)
+    assert overall([]).winner is None

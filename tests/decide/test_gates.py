@@ -19,12 +19,13 @@ from anchormatrix.decide.evidence import (
     step_parts,
 )
 from anchormatrix.decide.gates import GateInputs, evaluate, unexplained
-from anchormatrix.decide.projection import Fix, project
+from anchormatrix.decide.projection import project
 from anchormatrix.measure.bandwidth.curve import Curves
 from anchormatrix.planning.model_figures import ModelFigures
 from anchormatrix.records.bandwidth import SweepPoint
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import parse_form
+from anchormatrix.records.gates import Fix
 from virtualhost.host.scenario import load_scenario
 from virtualhost.host.split import Split
 from virtualhost.step.steptable import captured, step_figures
@@ -61,7 +62,7 @@ def statuses(evidence, gate, **more):
 def test_every_form_gets_every_gate_in_order():
     results = evaluate(GateInputs([FAST, SLOW]))
     assert [r.gate for r in results] == ["G1", "G2", "G3", "G4", "G5", "G6", "G7"] * 2
-    assert results[0].as_dict()["name"] == "runs through"
+    assert results[0].name == "runs through"
 
 
 def test_a_form_that_did_not_run_fails_g1_with_its_evidence_and_a_void_one_too():

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from anchormatrix.decide.evidence import FormEvidence, StepParts
-from anchormatrix.decide.projection import Fix, all_projections, project
+from anchormatrix.decide.projection import all_projections, project
 from anchormatrix.decide.scaling import incomparable, scaling
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import parse_form
+from anchormatrix.records.gates import Fix
 
 
 def form(name, step_s, parts=None):
@@ -62,7 +63,7 @@ def test_a_reversal_is_said_with_its_level_and_comes_first():
     found = all_projections(near, FAST)
     assert found[0].reverses
     assert [p.fix for p in found if not p.reverses] == []
-    assert all(p.as_dict()["projection"] is True for p in found)
+    assert all(p.projection is True for p in found)
     assert found[0].threshold in (pytest.approx(170), pytest.approx(10))
 
 

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from anchormatrix.decide.evidence import FormEvidence, StepParts
-from anchormatrix.decide.ledger import append_bases, basis_as_dict, basis_from_dict, read_bases
-from anchormatrix.decide.reverify import Stored, reverify
-from anchormatrix.records.form import parse_form
+from anchormatrix.decide.ledger import append_bases, read_bases
+from anchormatrix.decide.reverify import reverify
+from anchormatrix.records.decision import Basis, BasisForm
+from anchormatrix.store.codec import line_text
 
 
 def form(name="tp1-usp4", few=1.0, anchor=1.0, exposed_ms=100.0):
-    parts = StepParts(800, exposed_ms, 0, 50, exposed_share=exposed_ms / 1000)
-    return FormEvidence(parse_form(name), "measured", step_few_s=few, step_anchor_s=anchor, parts=parts)
+    return BasisForm(form=name, few_s=few, anchor_s=anchor, exposed_ms=exposed_ms, exposed_share=exposed_ms / 1000)
 
 
 def stored(**changes):
     facts = {"model.bytes_per_value": 2, "engine.extra_args": "", "workload.seed": 42}
     base = {
-        "verdict": {"status": "extrapolates", "r": {"tp1-usp4": 1.01}},
-        "evidence": (form(),),
+        "size": 4,
+        "contract": "c4-x",
+        "winner": "tp1-usp4",
+        "status": "extrapolates",
+        "r": {"tp1-usp4": 1.01},
+        "forms": (form(),),
         "facts": {**facts, **changes.pop("facts", {})},
         "fixed_s": {"encode": 0.4, "decode": 3.0},
-        "possible": (parse_form("tp1-usp4"),),
+        "possible": ("tp1-usp4",),
     }
-    return Stored(**{**base, **changes})
+    return Basis(**{**base, **changes})
 
 
 def fired(now, before=None):
@@ -41,15 +42,15 @@ def test_nothing_fires_while_nothing_changes():
 @pytest.mark.parametrize(
     ("now", "trigger", "text"),
     [
-        ({"verdict": {"status": "order_flip", "r": {}}}, "order flip", "the tiers rank the forms differently"),
-        ({"verdict": {"status": "drift", "r": {"a": 1.09}}}, "step time drift", "a +9.0 % between the tiers"),
+        ({"status": "order_flip", "r": {}}, "order flip", "the tiers rank the forms differently"),
+        ({"status": "drift", "r": {"a": 1.09}}, "step time drift", "a +9.0 % between the tiers"),
         (
-            {"evidence": (form(exposed_ms=160.0),)},
+            {"forms": (form(exposed_ms=160.0),)},
             "exposed-communication share drift",
             "tp1-usp4 10.0 % → 16.0 %",
         ),
         (
-            {"evidence": (form(few=1.2),)},
+            {"forms": (form(few=1.2),)},
             "short-task communication pathology",
             "few-step steps are slower than the anchor's: tp1-usp4 +20.0 %",
         ),
@@ -69,7 +70,7 @@ def test_nothing_fires_while_nothing_changes():
             "engine.env.CACHE_DIT None → 1: caching skips forwards",
         ),
         (
-            {"possible": (parse_form("tp1-usp4"), parse_form("tp2-usp2"))},
+            {"possible": ("tp1-usp4", "tp2-usp2")},
             "memory unlocks forms",
             "newly possible: tp2-usp2",
         ),
@@ -100,7 +101,7 @@ def test_a_first_decision_has_nothing_to_compare_with_and_says_so():
 
 
 def test_what_was_not_measured_is_not_called_quiet():
-    bare = stored(verdict={"status": "incomplete", "r": {}}, evidence=(form("tp1-usp2"),), fixed_s={})
+    bare = stored(status="incomplete", r={}, forms=(form("tp1-usp2"),), fixed_s={})
     found = {item.trigger: item.text for item in reverify(stored(), bare) if not item.evaluated}
     assert found == {
         "order flip": "the tiers cannot be compared: the verdict is incomplete",
@@ -112,27 +113,27 @@ def test_what_was_not_measured_is_not_called_quiet():
 
 
 def test_a_few_step_step_that_is_a_little_slower_is_told_with_the_limit():
-    (found,) = (item for item in reverify(None, stored(evidence=(form(few=1.02),))) if "short-task" in item.trigger)
+    (found,) = (item for item in reverify(None, stored(forms=(form(few=1.02),))) if "short-task" in item.trigger)
     assert (found.fired, found.text) == (False, "no few-step step is slower than its anchor's by more than 5 %")
 
 
 def test_few_ranks_do_not_make_a_short_task_pathology():
-    assert fired(stored(evidence=(form("tp1-usp2", few=1.2),))) == {}
+    assert fired(stored(forms=(form("tp1-usp2", few=1.2),))) == {}
 
 
 def test_a_remembered_decision_comes_back_as_it_was(tmp_path):
     ledger = tmp_path / "decisions.jsonl"
-    line = basis_as_dict(4, "c4-x", "tp1-usp4", stored())
+    line = stored()
     append_bases(ledger, [line], read_bases(ledger))
     append_bases(ledger, [line], read_bases(ledger))  # nothing new: nothing appended
     assert ledger.read_text().count("\n") == 1
-    back = basis_from_dict(read_bases(ledger)[4][-1])
+    back = read_bases(ledger)[4][-1]
     assert fired(stored(), back) == {}
     assert fired(stored(facts={"workload.seed": 7}), back) == {"configuration changed": "workload.seed 42 → 7"}
 
 
 def test_a_torn_line_is_left_behind_and_not_glued_to_the_next(tmp_path):
     ledger = tmp_path / "decisions.jsonl"
-    ledger.write_text(json.dumps(basis_as_dict(4, "c4-x", None, stored())) + '\n{"size": 4, "contr')
-    append_bases(ledger, [basis_as_dict(8, "c8-x", None, stored())], read_bases(ledger))
+    ledger.write_text(line_text(stored()) + '{"size": 4, "contr')
+    append_bases(ledger, [stored(size=8)], read_bases(ledger))
     assert {size: len(lines) for size, lines in read_bases(ledger).items()} == {4: 1, 8: 1}
