@@ -7,40 +7,36 @@ thread's operators do, and the communication is the ``gloo:`` operations.
 from __future__ import annotations
 
 import json
-import re
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from anchormatrix.captures.csvfile import UnusableRows, open_binary
-from anchormatrix.captures.decimals import Int64s, nanoseconds
+from anchormatrix.captures.decimals import Int64s
+from anchormatrix.captures.kineto_events import (
+    Event,
+    Window,
+    annotated_steps,
+    kernel_table,
+    step_of,
+    times_of,
+    usable_events,
+)
 from anchormatrix.captures.names import COMMUNICATION, COMPUTE, COPY, torch_family
-from anchormatrix.captures.table import MOST_RANKS, OUTSIDE
+from anchormatrix.captures.table import MOST_RANKS
 from anchormatrix.errors import InputError
 
 _DEVICE = {"kernel": COMPUTE, "gpu_memcpy": COPY, "gpu_memset": COPY, "memcpy": COPY, "memset": COPY}
 _LAUNCH = ("cuda_runtime", "cuda_driver", "runtime", "privateuse1_runtime")
 _OPERATOR = ("cpu_op", "operator")
-_STEP_NAME = re.compile(r"(?:ProfilerStep#|(?:.*[^a-z])?step[ _#:]?)(\d{1,9})", re.IGNORECASE)
-_STEP_CATEGORY = ("user_annotation", "cpu_op", "operator")
 _NOT_COMPUTE = ("c10d::", "_c10d_functional::", "c10d_functional::", "gloo:", "record_param_comms", "ProfilerStep")
 _WRAPPER_SHARE = 0.5
-
-Event = dict[str, Any]
-
-
-class Window(NamedTuple):
-    """An annotated step: number, start and end in ns on the rank's clock."""
-
-    step: int
-    start_ns: int
-    end_ns: int
 
 
 @dataclass(frozen=True)
@@ -80,7 +76,7 @@ def read_trace(path: Path) -> TraceFile:
     groups: dict[str, list[Event]] = defaultdict(list)
     for event in complete:
         groups[str(event.get("cat", "")).lower()].append(event)
-    windows = _windows(complete)
+    windows = annotated_steps(complete)
     bad = UnusableRows()
     device = [event for category in _DEVICE for event in groups.get(category, ())]
     if device:
@@ -109,61 +105,11 @@ def _load(path: Path) -> Any:
         ) from None
 
 
-def _times(events: Sequence[Event]) -> tuple[Int64s, Int64s, np.ndarray]:
-    """Return start and duration in ns of each event, and which have both."""
-
-    def column(key: str) -> tuple[Int64s, np.ndarray]:
-        values = (event.get(key) for event in events)
-        return nanoseconds(pa.array(["" if isinstance(v, bool) else str(v) for v in values], pa.string()))
-
-    (start, start_ok), (dur, dur_ok) = column("ts"), column("dur")
-    return start, dur, start_ok & dur_ok & (dur >= 0)
-
-
-def _usable(events: Sequence[Event], bad: UnusableRows) -> tuple[list[Event], Int64s, Int64s]:
-    """Return the events that have an exact start and duration, and both; count the others."""
-    start, dur, good = _times(events)
-    if good.all():
-        return list(events), start, dur
-    first = int((~good).argmax())
-    bad.add("start or duration is not an exact number", first + 1, json.dumps(events[first]), int((~good).sum()))
-    return [event for event, usable in zip(events, good, strict=True) if usable], start[good], dur[good]
-
-
-def _windows(events: Iterable[Event]) -> tuple[Window, ...]:
-    """Return the annotated steps, earliest first. The device's copy of an annotation is not the step."""
-    named = [
-        (int(match[1]), event)
-        for event in events
-        if str(event.get("cat", "")).lower() in _STEP_CATEGORY
-        and (match := _STEP_NAME.fullmatch(str(event.get("name", ""))))
-    ]
-    profiler = [item for item in named if str(item[1]["name"]).startswith("ProfilerStep#")]
-    named = profiler or named
-    start, dur, good = _times([event for _, event in named])
-    found: dict[int, Window] = {}
-    for (step, _), begin, length, usable in zip(named, start.tolist(), dur.tolist(), good.tolist(), strict=True):
-        if usable and (step not in found or begin < found[step].start_ns):
-            found[step] = Window(step, begin, begin + length)
-    return tuple(sorted(found.values(), key=lambda window: window.start_ns))
-
-
-def _step_of(times: Int64s, windows: Sequence[Window]) -> np.ndarray:
-    """Return the step whose annotation holds each time; 0 for all when nothing is annotated."""
-    if not windows:
-        return np.zeros(len(times), np.int32)
-    starts = np.asarray([window.start_ns for window in windows])
-    ends = np.asarray([window.end_ns for window in windows])
-    index = np.searchsorted(starts, times, side="right") - 1
-    inside = (index >= 0) & (times < ends[index])
-    return np.where(inside, np.asarray([window.step for window in windows])[index], OUTSIDE).astype(np.int32)
-
-
 def _device_table(
     events: list[Event], groups: dict[str, list[Event]], windows: Sequence[Window], bad: UnusableRows
 ) -> tuple[pa.Table, int]:
     read = len(events)
-    events, start, dur = _usable(events, bad)
+    events, start, dur = usable_events(events, bad)
     launched = _launch_times(events, start, groups)
     arguments = [event["args"] if isinstance(event.get("args"), dict) else {} for event in events]
     names = [str(event.get("name", "")) for event in events]
@@ -180,7 +126,7 @@ def _device_table(
         for args, family in zip(arguments, families, strict=True)
     ]
     # A kernel belongs to the step that launched it, whenever it runs: two steps overlap on an asynchronous device.
-    return _table(_step_of(launched, windows), streams, cores, names, families, groups_of, start, dur), read
+    return kernel_table(step_of(launched, windows), streams, cores, names, families, groups_of, start, dur), read
 
 
 def _launch_times(events: list[Event], start: Int64s, groups: dict[str, list[Event]]) -> Int64s:
@@ -188,7 +134,7 @@ def _launch_times(events: list[Event], start: Int64s, groups: dict[str, list[Eve
     launches = [event for category in _LAUNCH for event in groups.get(category, ()) if _correlation(event) is not None]
     if not launches:
         return start
-    at, _, _ = _times(launches)
+    at, _, _ = times_of(launches)
     when = {_correlation(event): time for event, time in zip(launches, at.tolist(), strict=True)}
     return np.asarray(
         [when.get(_correlation(event), own) for event, own in zip(events, start.tolist(), strict=True)], np.int64
@@ -207,18 +153,18 @@ def _operator_table(
     transfers = [event for event in complete if str(event.get("name", "")).startswith("gloo:")]
     operators = [event for event in operators if not str(event.get("name", "")).startswith("gloo:")]
     read = len(operators) + len(transfers)
-    operators, start, dur = _usable(operators, bad)
+    operators, start, dur = usable_events(operators, bad)
     thread = _busiest_thread(operators, dur)
     mine = np.asarray([_thread(event) == thread for event in operators], dtype=bool)
     main = [event for event, own in zip(operators, mine, strict=True) if own]
     kept = _kernels_of(start[mine], dur[mine], [str(event.get("name", "")) for event in main])
     compute = [main[index] for index in kept]
-    transfers, transfer_start, transfer_dur = _usable(transfers, bad)
+    transfers, transfer_start, transfer_dur = usable_events(transfers, bad)
     families = [torch_family(str(event["name"])) for event in transfers]
     communicators = _gloo_groups(transfer_start, operators, start, dur)
     all_start = np.concatenate([start[mine][kept], transfer_start])
-    table = _table(
-        _step_of(all_start, windows),
+    table = kernel_table(
+        step_of(all_start, windows),
         [str(event.get("tid", "")) for event in compute] + [f"gloo {event.get('tid', '')}" for event in transfers],
         [COMPUTE] * len(compute) + [COMMUNICATION] * len(transfers),
         [str(event.get("name", "")) for event in compute + transfers],
@@ -288,20 +234,3 @@ def _gloo_groups(at: Int64s, operators: list[Event], start: Int64s, dur: Int64s)
         inside = index >= 0 and time <= records[index][1]
         found.append(records[index][2] if inside else "")
     return found
-
-
-def _table(
-    steps: np.ndarray,
-    streams: list[str],
-    cores: list[str],
-    names: list[str],
-    families: list[str],
-    communicators: list[str],
-    start: Int64s,
-    dur: Int64s,
-) -> pa.Table:
-    texts = {"stream": streams, "core": cores, "name": names, "family": families, "communicator": communicators}
-    encoded = {key: pa.array(values, pa.string()).dictionary_encode() for key, values in texts.items()}
-    return pa.table(
-        {"step": pa.array(steps, pa.int32()), **encoded, "start_ns": pa.array(start), "dur_ns": pa.array(dur)}
-    )
