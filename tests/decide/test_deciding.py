@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from commands import command
 
 from anchormatrix.decide.cells import COLUMNS, SessionResult, build_cells
 from anchormatrix.records.contract import Contract
@@ -52,12 +51,6 @@ def results(tmp_path):
     verdict = {"status": "extrapolates", "winner": "tp1-usp4", "reason": "", "tied_with": [], "r": {"tp1-usp4": 1.0}}
     write_json(folder / "verdict.json", {"contract": FOUR.id, "size": 4, "window_drift": [], **verdict})
     return tmp_path / "results"
-
-
-def command(*words):
-    return subprocess.run(
-        [sys.executable, *map(str, words)], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-    )
 
 
 def test_gates_and_decision_are_made_from_what_is_stored(results):

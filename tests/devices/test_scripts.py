@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
+from commands import command
 
-ROOT = Path(__file__).resolve().parents[2]
 PAIR = "     NPU4 NPU5 CPU Affinity\nNPU4 X    UB   0-23\nNPU5 UB   X    0-23\n"
 GPU_PAIR = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tSYS\t0-3\nGPU1\tSYS\t X \t0-3\n"
 GPUS = "index, uuid, name, memory.used [MiB], memory.total [MiB]\n0, GPU-0b1c2d3e-0000, A100, 3 MiB, 81920 MiB\n"
 
 
-def probe(name: str, text: str | bytes, tmp_path: Path, *more: str) -> subprocess.CompletedProcess[str]:
+def probe(name: str, text: str | bytes, tmp_path: Path, *more: str) -> CompletedProcess[str]:
     (tmp_path / "saved").write_bytes(text if isinstance(text, bytes) else text.encode())
-    argv = [sys.executable, f"scripts/rules/{name}.py", "--from-file", str(tmp_path / "saved"), *more]
-    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    return command(f"scripts/rules/{name}.py", "--from-file", tmp_path / "saved", *more)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +54,6 @@ def test_what_cannot_be_read_is_one_line_and_exit_code_2(tmp_path: Path, name: s
 
 
 def test_a_file_that_is_not_there_is_one_line_and_exit_code_2(tmp_path: Path):
-    argv = [sys.executable, "scripts/rules/probe_health.py", "--from-file", str(tmp_path / "none")]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = command("scripts/rules/probe_health.py", "--from-file", tmp_path / "none")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "cannot be read (No such file or directory)" in done.stderr

@@ -14,6 +14,7 @@ from serving_world import World, rig_of, small_settings, whole_host
 from anchormatrix.decide.cells import build_cells, read_session
 from anchormatrix.errors import BusyError, ContractError, HostError, LeaseError
 from anchormatrix.hosts.base import Completed
+from anchormatrix.measure import served
 from anchormatrix.measure.order import SessionOrder, planned_command, planned_requests
 from anchormatrix.measure.rows import Session, write_session
 from anchormatrix.measure.session import run_session
@@ -28,6 +29,12 @@ FORM = parse_form("tp1-usp4")
 
 def order(tmp_path: Path, window: int = 2) -> SessionOrder:
     return SessionOrder(whole_host(), FORM, window, tmp_path / "results")
+
+
+@pytest.fixture(autouse=True)
+def _the_log_is_never_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The small server writes its log before it answers: nothing is gained by waiting for more of it."""
+    monkeypatch.setattr(served, "_LOG_LATE_S", 0.1)
 
 
 def measure(tmp_path: Path, settings: Settings | None = None, window: int = 2, **facts: Any) -> tuple[Session, World]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from commands import command
 
 from anchormatrix.planning.model_figures import ModelFigures
 from anchormatrix.planning.seams import SeamFacts, check_seams, window_offset
@@ -80,10 +77,7 @@ def test_interleaved_communicators_are_broken_only_when_one_is_taken_up_again():
 
 
 def test_the_command_exits_with_a_finding():
-    root = Path(__file__).resolve().parents[2]
-    command = [sys.executable, "scripts/check_seams.py", "--config", "config/config.yaml", "--form", "tp1-usp4"]
-    done = subprocess.run(
-        [*command, "--sparse-block", "128"], cwd=root, capture_output=True, text=True, timeout=60, check=False
-    )
+    words = ("--config", "config/config.yaml", "--form", "tp1-usp4", "--sparse-block", "128")
+    done = command("scripts/check_seams.py", *words)
     assert done.returncode == 1
     assert "broken   S % (sequence degree × block) = 0: 32760 % (4 × 128) = 504" in done.stdout

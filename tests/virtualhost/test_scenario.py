@@ -9,7 +9,7 @@ import pytest
 
 from virtualhost.host.faults import Fault, FaultPlan, Moment, Span
 from virtualhost.host.live import LiveHost
-from virtualhost.host.scenario import Scenario, load_scenario
+from virtualhost.host.scenario import Scenario, load_scenario, scenario_from_environment
 from virtualhost.host.state import HostState, Job, SessionNumbers, StateError, process_start
 from virtualhost.host.strict import ScenarioError, build
 from virtualhost.server.exchange import parse_split
@@ -154,3 +154,8 @@ def test_a_damaged_state_file_is_said_to_be_damaged(tmp_path):
     (tmp_path / "state.json").write_text('{"sessions": 3')
     with pytest.raises(StateError, match="damaged; remove it"):
         state.snapshot()
+
+
+def test_without_a_named_scenario_the_host_is_healthy(monkeypatch):
+    monkeypatch.delenv("VIRTUALHOST_SCENARIO", raising=False)
+    assert scenario_from_environment().name == "healthy"

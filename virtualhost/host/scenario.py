@@ -245,7 +245,7 @@ def load_scenario(path: Path | str, override: Path | None = None) -> Scenario:
 
 def scenario_from_environment(override: Path | None = None) -> Scenario:
     """Load the scenario named by ``VIRTUALHOST_SCENARIO`` (default: the healthy host)."""
-    default = Path(__file__).resolve().parent / "scenarios" / "healthy.yaml"
+    default = Path(__file__).resolve().parents[1] / "scenarios" / "healthy.yaml"
     return load_scenario(os.environ.get("VIRTUALHOST_SCENARIO", default), override)
 
 
