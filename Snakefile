@@ -17,14 +17,12 @@ rule matrix_report:
     input:
         f"{RESULTS}/topology.json",
         f"{RESULTS}/health.json",
-        sessions,
-        attributions,
-        of_contracts(f"{RESULTS}/{{contract}}/cells.csv"),
-        of_contracts(f"{RESULTS}/{{contract}}/verdict.json"),
-        of_contracts(f"{RESULTS}/{{contract}}/gates.json"),
-        of_contracts(f"{RESULTS}/bandwidth/{{contract}}.json")
-        if SETTINGS.selection.bandwidth.enabled
-        else [],
+        needs(FILES.sessions),
+        needs(FILES.attributions),
+        of_contracts("cells.csv"),
+        of_contracts("verdict.json"),
+        of_contracts("gates.json"),
+        needs(FILES.bandwidths),
         REPORT,
     message:
         "The report is in {RESULTS}/matrix_report/index.html"
@@ -33,7 +31,7 @@ rule matrix_report:
 # After a card fault: that form and the reference form of its pair again, after a fresh smoke.
 rule rerun_cell:
     input:
-        cell_sessions,
+        needs(FILES.cell_sessions),
         REPORT,
     message:
         "The cell is measured again; old and new value are in {RESULTS}/matrix_report/index.html"
@@ -41,21 +39,21 @@ rule rerun_cell:
 
 rule verdict:
     input:
-        of_contracts(f"{RESULTS}/{{contract}}/verdict.json"),
+        of_contracts("verdict.json"),
     message:
         "The verdicts are in {RESULTS}/<contract>/verdict.json"
 
 
 rule matrix:
     input:
-        sessions,
+        needs(FILES.sessions),
     message:
         "The sessions are in {RESULTS}/<contract>/<form>/w<window>/"
 
 
 rule smoke:
     input:
-        smokes,
+        needs(FILES.smokes),
     message:
         "The smokes are in {RESULTS}/<contract>/smoke.json"
 

@@ -19,5 +19,5 @@ rule attribute:
     message:
         "Attributing the step of {wildcards.form} in {wildcards.contract}"
     shell:
-        "python scripts/rules/attribute_session.py --config {input.config} --session {input.session} --requests {input.requests}"
-        " --out {output} > {log} 2>&1"
+        "python scripts/rules/attribute_session.py --config {input.config:q} --session {input.session:q}"
+        " --requests {input.requests:q} --out {output:q} > {log:q} 2>&1"

@@ -16,7 +16,8 @@ from anchormatrix.hosts.owner import (
     hold_results,
     name_owner,
 )
-from anchormatrix.planning.run import RunPlan, prepare_run, put_interpreter_first
+from anchormatrix.planning.run import Run, prepare_run, put_interpreter_first
+from anchormatrix.planning.run_files import RunFiles
 
 RESULTS = "results"
 
@@ -32,7 +33,7 @@ name_owner()
 try:
     # A thing that a user's file describes (the host, the model, …) replaces the default thing as a whole,
     # which Snakemake's own merging cannot do: so the files are merged by the library.
-    RUN: RunPlan = prepare_run(
+    RUN: Run = prepare_run(
         workflow.config_settings.configfiles,
         workflow.config_settings.config,
         Path(RESULTS),
@@ -40,13 +41,12 @@ try:
 except AnchorMatrixError as error:
     raise WorkflowError(str(error))
 
-os.environ.update(RUN.environment)
-
 for notice in RUN.notices:
     logger.warning(notice)
 
 SETTINGS = RUN.settings
 CONFIG = ancient(RUN.config_file)
+PLAN = ancient(RUN.plan_file)
 LEDGER = f"{RESULTS}/contracts.jsonl"
 REPORT = [
     f"{RESULTS}/matrix_report/{name}"
@@ -59,7 +59,6 @@ REPORT = [
     )
 ]
 SIZES = SETTINGS.matrix.sizes
-WINDOWS = range(1, RUN.windows + 1)
 
 
 wildcard_constraints:
@@ -76,144 +75,27 @@ def lock_results():
         raise WorkflowError(str(error))
 
 
-def contract_of(size):
-    """The contract that a size is measured under: its first candidate whose smoke does not reject the group.
-
-    Only a real run can know how a smoke ends; a dry run assumes that one not made yet will pass.
-    """
-    for planned in RUN.plan.of_size(size):
-        contract = planned.contract.id
-        if not workflow.dryrun:
-            checkpoints.group_smoke.get(contract=contract)
-        if not RUN.smoke_rejects(contract):
-            return contract
-    return None
+def smoked(contract):
+    """Wait for the smoke of a group; a dry run cannot know how it will end and assumes that it passes."""
+    if not workflow.dryrun:
+        checkpoints.group_smoke.get(contract=contract)
 
 
-def contracts():
-    """The contracts of all sizes that have a usable group."""
-    return [contract for size in SIZES if (contract := contract_of(size))]
+FILES = RunFiles(RUN, smoked)
 
 
-def of_contracts(pattern):
-    """An input function: the pattern for every contract that is measured."""
-    return lambda wildcards: [
-        pattern.format(contract=contract) for contract in contracts()
-    ]
+def needs(files, *names):
+    """An input function: the files that the library names for the wildcards of these names."""
+
+    def of_job(wildcards):
+        try:
+            return files(*(getattr(wildcards, name) for name in names))
+        except AnchorMatrixError as error:
+            raise WorkflowError(str(error))
+
+    return of_job
 
 
-def of_forms(pattern):
-    """An input function: the pattern for every form of every contract that is measured."""
-    return lambda wildcards: [
-        pattern.format(contract=contract, form=form)
-        for contract in contracts()
-        for form in RUN.forms_of(contract)
-    ]
-
-
-def sessions(wildcards):
-    """All sessions of one contract, or of every contract when none is named, in the order they run.
-
-    In another order Snakemake would follow the chain from its end, and a long one is deeper than it can go.
-    """
-    named = [wildcards.contract] if "contract" in wildcards.keys() else contracts()
-    return [
-        f"{RESULTS}/{contract}/{form}/w{window}/session.json"
-        for contract in named
-        for form, window in RUN.sessions_of(contract)
-    ]
-
-
-def cell_sessions(wildcards):
-    """The sessions of the form named by cell=FORM/TIER and of the reference form of its pair."""
-    if SETTINGS.cell is None:
-        raise WorkflowError(
-            "rerun_cell: which cell? give it as --config cell=FORM/TIER, such as cell=tp1-usp4/anchor"
-        )
-    return [
-        f"{RESULTS}/{contract}/{form}/w{window}/session.json"
-        for contract in contracts()
-        for form in RUN.again(contract)
-        for window in WINDOWS
-    ]
-
-
-def contracts_if_new(wildcards):
-    """The list of contracts, for a contract that has no file of its own yet."""
-    made = Path(RESULTS) / wildcards.contract / "contract.json"
-    return [] if made.exists() else [f"{RESULTS}/contracts.json"]
-
-
-def before_session(wildcards):
-    """What must come before a session that has to run: the smoke of its group, and the session just before it.
-
-    A session that has its result depends on neither, so measuring one form again, or a new smoke, measures no other
-    form again. One that must run depends on both in earnest: Snakemake looks for no other reason to run a job that
-    lies behind another one, so ancient() would hide that it is asked for again.
-    """
-    where = wildcards.contract, wildcards.form, int(wildcards.window)
-    if not RUN.must_run(*where):
-        return []
-    folder = f"{RESULTS}/{wildcards.contract}"
-    previous = RUN.session_before(*where)
-    earlier = (
-        [f"{folder}/{previous[0]}/w{previous[1]}/session.json"] if previous else []
-    )
-    return [f"{folder}/smoke.json", *earlier, RUN.asked]
-
-
-def before_smoke(wildcards):
-    """What makes a smoke run that is needed although an older one lies there."""
-    return [RUN.asked] if RUN.smoke_must_run(wildcards.contract) else []
-
-
-def smokes(wildcards):
-    """The smoke of every group that a size was tried on."""
-    contracts()
-    return [
-        f"{RESULTS}/{planned.contract.id}/smoke.json"
-        for planned in RUN.plan.contracts
-        if planned.rank == 0
-        or (Path(RESULTS) / planned.contract.id / "smoke.json").exists()
-    ]
-
-
-def attributions(wildcards):
-    """The attribution of every form, where captures are made."""
-    return (
-        of_forms(f"{RESULTS}/{{contract}}/{{form}}/attribution.json")(wildcards)
-        if SETTINGS.capture.enabled
-        else []
-    )
-
-
-def forms_attributed(wildcards):
-    """The attributions of one contract's forms, where captures are made."""
-    forms = RUN.forms_of(wildcards.contract) if SETTINGS.capture.enabled else []
-    return [f"{RESULTS}/{wildcards.contract}/{form}/attribution.json" for form in forms]
-
-
-def bandwidths(wildcards):
-    """The size sweep of a contract's group, where it is made."""
-    return (
-        [f"{RESULTS}/bandwidth/{wildcards.contract}.json"]
-        if SETTINGS.selection.bandwidth.enabled
-        else []
-    )
-
-
-def before_bandwidth(wildcards):
-    """The smoke comes first, once; a sweep made already does not depend on it."""
-    made = Path(RESULTS) / "bandwidth" / f"{wildcards.contract}.json"
-    return (
-        [] if made.exists() else [ancient(f"{RESULTS}/{wildcards.contract}/smoke.json")]
-    )
-
-
-def sessions_of_the_night(wildcards):
-    """All sessions; they are made anew because the run was given a night."""
-    if SETTINGS.night is None:
-        raise WorkflowError(
-            "nightly needs the night: run scripts/nightly.py, or snakemake --profile profiles/nightly nightly"
-        )
-    return sessions(wildcards)
+def of_contracts(name):
+    """An input function: the file of this name in the folder of every contract that is measured."""
+    return needs(lambda: FILES.of_contracts(f"{RESULTS}/{{contract}}/{name}"))

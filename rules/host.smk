@@ -15,7 +15,7 @@ rule topology:
     message:
         "Reading the links between the cards"
     shell:
-        "python scripts/rules/probe_topology.py --config {input.config} --out {output} > {log} 2>&1"
+        "python scripts/rules/probe_topology.py --config {input.config:q} --out {output:q} > {log:q} 2>&1"
 
 
 rule health:
@@ -32,7 +32,7 @@ rule health:
     message:
         "Reading the cards' health, their tenants and the software versions"
     shell:
-        "python scripts/rules/probe_health.py --config {input.config} --out {output} > {log} 2>&1"
+        "python scripts/rules/probe_health.py --config {input.config:q} --out {output:q} > {log:q} 2>&1"
 
 
 rule contract:
@@ -52,8 +52,8 @@ rule contract:
     message:
         "Choosing card groups and writing their contracts"
     shell:
-        "python scripts/rules/resolve_contract.py --config {input.config} --topology {input.topology} --health {input.health}"
-        " --ledger {params.ledger} --expect '{params.contracts}' --out {output} > {log} 2>&1"
+        "python scripts/rules/resolve_contract.py --config {input.config:q} --topology {input.topology:q}"
+        " --health {input.health:q} --ledger {params.ledger:q} --expect {params.contracts:q} --out {output:q} > {log:q} 2>&1"
 
 
 # The list of contracts changes whenever any card does; a contract itself never does. So a contract's own file is made
@@ -62,7 +62,7 @@ rule contract:
 # changed health, or a cell asked for again, would go unnoticed whenever the list is made anew.
 rule contract_record:
     input:
-        contracts_if_new,
+        needs(FILES.before_contract, "contract"),
     output:
         f"{RESULTS}/{{contract}}/contract.json",
     log:
@@ -75,5 +75,5 @@ rule contract_record:
     message:
         "Recording contract {wildcards.contract}"
     shell:
-        "python scripts/rules/record_contract.py --contracts {params.contracts} --id {wildcards.contract}"
-        " --ledger {params.ledger} --out {output} > {log} 2>&1"
+        "python scripts/rules/record_contract.py --contracts {params.contracts:q} --id {wildcards.contract:q}"
+        " --ledger {params.ledger:q} --out {output:q} > {log:q} 2>&1"

@@ -8,9 +8,10 @@ for size in SIZES:
         name:
             f"window_{size}"
         input:
-            before_session,
+            needs(FILES.before_session, "contract", "form", "window"),
             contract=f"{RESULTS}/{{contract}}/contract.json",
             config=CONFIG,
+            plan=PLAN,
         output:
             # Measured anew in place: a measurement that fails leaves the result before it.
             session=update(f"{RESULTS}/{{contract}}/{{form}}/w{{window}}/session.json"),
@@ -37,16 +38,18 @@ for size in SIZES:
             "Measuring {wildcards.form} in window {wildcards.window} of {wildcards.contract}:"
             " {RUN.progress:{wildcards.contract} {wildcards.form} {wildcards.window}}"
         shell:
-            "python scripts/rules/measure_window.py --config {input.config} --contract {input.contract} --form {wildcards.form}"
-            " --window {wildcards.window} --generation {params.generation} --night '{params.night}'"
-            " --out {output.session} > {log} 2>&1"
+            "python scripts/rules/measure_window.py --config {input.config:q} --plan {input.plan:q} --contract {input.contract:q}"
+            " --form {wildcards.form:q} --window {wildcards.window:q} --generation {params.generation:q}"
+            " --night={params.night:q} --deadline={RUN.deadline:q} --out {output.session:q} > {log:q} 2>&1"
 
 
 rule cells:
     input:
-        sessions=sessions,
+        sessions=needs(FILES.sessions, "contract"),
+        requests=needs(FILES.requests, "contract"),
         contract=f"{RESULTS}/{{contract}}/contract.json",
         config=CONFIG,
+        plan=PLAN,
     output:
         f"{RESULTS}/{{contract}}/cells.csv",
     log:
@@ -59,16 +62,18 @@ rule cells:
     message:
         "Medians and dispersion of {wildcards.contract}"
     shell:
-        "python scripts/rules/build_cells.py --config {input.config} --contract {input.contract} --sessions {input.sessions}"
-        " --out {output} > {log} 2>&1"
+        "python scripts/rules/build_cells.py --config {input.config:q} --plan {input.plan:q} --contract {input.contract:q}"
+        " --sessions {input.sessions:q} --out {output:q} > {log:q} 2>&1"
 
 
 rule contract_verdict:
     input:
         cells=f"{RESULTS}/{{contract}}/cells.csv",
-        sessions=sessions,
+        sessions=needs(FILES.sessions, "contract"),
+        requests=needs(FILES.requests, "contract"),
         contract=f"{RESULTS}/{{contract}}/contract.json",
         config=CONFIG,
+        plan=PLAN,
     output:
         f"{RESULTS}/{{contract}}/verdict.json",
     log:
@@ -80,5 +85,5 @@ rule contract_verdict:
     message:
         "May the few-step ranking of {wildcards.contract} be used?"
     shell:
-        "python scripts/rules/judge_verdict.py --config {input.config} --contract {input.contract} --cells {input.cells}"
-        " --sessions {input.sessions} --out {output} > {log} 2>&1"
+        "python scripts/rules/judge_verdict.py --config {input.config:q} --plan {input.plan:q} --contract {input.contract:q}"
+        " --cells {input.cells:q} --sessions {input.sessions:q} --out {output:q} > {log:q} 2>&1"

@@ -3,7 +3,7 @@
 
 rule nightly_report:
     input:
-        sessions=sessions_of_the_night,
+        sessions=needs(FILES.sessions_of_the_night),
         config=CONFIG,
     output:
         page=report(
@@ -22,8 +22,8 @@ rule nightly_report:
     message:
         "Comparing night {params.night} with those before it"
     shell:
-        "python scripts/rules/build_nightly.py --config {input.config} --night {params.night} --sessions {input.sessions}"
-        " --out $(dirname {output.page}) > {log} 2>&1"
+        "python scripts/rules/build_nightly.py --config {input.config:q} --night {params.night:q} --sessions {input.sessions:q}"
+        " --out {RESULTS:q}/nightly > {log:q} 2>&1"
 
 
 rule nightly:

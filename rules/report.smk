@@ -5,11 +5,21 @@ from anchormatrix.report.plots.figures import NAMES as FIGURES
 
 rule build_report:
     input:
-        of_contracts(f"{RESULTS}/{{contract}}/verdict.json"),
-        attributions,
+        needs(FILES.smokes),
+        needs(FILES.sessions),
+        needs(FILES.requests),
+        needs(FILES.attributions),
+        needs(FILES.bandwidths),
+        of_contracts("contract.json"),
+        of_contracts("cells.csv"),
+        of_contracts("verdict.json"),
+        of_contracts("gates.json"),
+        topology=f"{RESULTS}/topology.json",
+        health=f"{RESULTS}/health.json",
         decision=f"{RESULTS}/matrix_report/decision.json",
         contracts=f"{RESULTS}/contracts.json",
         config=CONFIG,
+        plan=PLAN,
     output:
         page=report(
             f"{RESULTS}/matrix_report/index.html",
@@ -46,5 +56,5 @@ rule build_report:
     message:
         "Writing the report"
     shell:
-        "python scripts/rules/build_report.py --config {input.config} --results {params.results} --out $(dirname {output.page})"
-        " > {log} 2>&1"
+        "python scripts/rules/build_report.py --config {input.config:q} --plan {input.plan:q} --results {params.results:q}"
+        " --out {RESULTS:q}/matrix_report > {log:q} 2>&1"

@@ -3,9 +3,10 @@
 
 rule bandwidth:
     input:
-        before_bandwidth,
+        ancient(needs(FILES.before_bandwidth, "contract")),
         contract=f"{RESULTS}/{{contract}}/contract.json",
         config=CONFIG,
+        plan=PLAN,
     output:
         f"{RESULTS}/bandwidth/{{contract}}.json",
     log:
@@ -18,18 +19,21 @@ rule bandwidth:
     message:
         "Size sweep of the collectives of {wildcards.contract}"
     shell:
-        "python scripts/rules/measure_bandwidth.py --config {input.config} --contract {input.contract} --out {output}"
-        " > {log} 2>&1"
+        "python scripts/rules/measure_bandwidth.py --config {input.config:q} --plan {input.plan:q} --contract {input.contract:q}"
+        " --out {output:q} > {log:q} 2>&1"
 
 
 rule gates:
     input:
-        bandwidths,
-        forms_attributed,
+        needs(FILES.bandwidths, "contract"),
+        needs(FILES.attributions, "contract"),
+        needs(FILES.sessions, "contract"),
+        f"{RESULTS}/{{contract}}/cells.csv",
+        f"{RESULTS}/{{contract}}/verdict.json",
+        f"{RESULTS}/{{contract}}/smoke.json",
         contract=f"{RESULTS}/{{contract}}/contract.json",
-        verdict=f"{RESULTS}/{{contract}}/verdict.json",
-        health=ancient(f"{RESULTS}/health.json"),
         config=CONFIG,
+        plan=PLAN,
     output:
         f"{RESULTS}/{{contract}}/gates.json",
     log:
@@ -41,15 +45,23 @@ rule gates:
     message:
         "Evaluating the seven gates of {wildcards.contract}"
     shell:
-        "python scripts/rules/evaluate_gates.py --config {input.config} --contract {input.contract} --out {output}"
-        " > {log} 2>&1"
+        "python scripts/rules/evaluate_gates.py --config {input.config:q} --plan {input.plan:q} --contract {input.contract:q}"
+        " --out {output:q} > {log:q} 2>&1"
 
 
 rule decision:
     input:
-        of_contracts(f"{RESULTS}/{{contract}}/gates.json"),
-        contracts=of_contracts(f"{RESULTS}/{{contract}}/contract.json"),
+        needs(FILES.sessions),
+        needs(FILES.requests),
+        needs(FILES.attributions),
+        needs(FILES.bandwidths),
+        of_contracts("smoke.json"),
+        of_contracts("cells.csv"),
+        of_contracts("verdict.json"),
+        of_contracts("gates.json"),
+        contracts=of_contracts("contract.json"),
         config=CONFIG,
+        plan=PLAN,
     output:
         f"{RESULTS}/matrix_report/decision.json",
     log:
@@ -62,5 +74,5 @@ rule decision:
     message:
         "Deciding"
     shell:
-        "python scripts/rules/decide.py --config {input.config} --results {params.results} --contracts {input.contracts}"
-        " --out {output} > {log} 2>&1"
+        "python scripts/rules/decide.py --config {input.config:q} --plan {input.plan:q} --results {params.results:q}"
+        " --contracts {input.contracts:q} --out {output:q} > {log:q} 2>&1"

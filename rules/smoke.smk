@@ -3,9 +3,10 @@
 
 checkpoint group_smoke:
     input:
-        before_smoke,
+        needs(FILES.before_smoke, "contract"),
         contract=f"{RESULTS}/{{contract}}/contract.json",
         config=CONFIG,
+        plan=PLAN,
     output:
         update(f"{RESULTS}/{{contract}}/smoke.json"),
     log:
@@ -24,6 +25,6 @@ checkpoint group_smoke:
     message:
         "Four-step smoke of {wildcards.contract}"
     shell:
-        "python scripts/rules/measure_smoke.py --config {input.config} --contract {input.contract} --state {params.state}"
-        " --generation {params.generation} --night '{params.night}'"
-        " --out {output} > {log} 2>&1"
+        "python scripts/rules/measure_smoke.py --config {input.config:q} --plan {input.plan:q} --contract {input.contract:q}"
+        " --state {params.state:q} --generation {params.generation:q} --night={params.night:q} --deadline={RUN.deadline:q}"
+        " --out {output:q} > {log:q} 2>&1"

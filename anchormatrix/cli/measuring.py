@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import NoReturn
 
+from anchormatrix.cli.plan import add_plan
 from anchormatrix.config.merge import load_settings
 from anchormatrix.devices.open import open_device
 from anchormatrix.engines.open import open_engine
@@ -19,7 +19,6 @@ from anchormatrix.hosts.open import open_host
 from anchormatrix.hosts.owner import follow_owner
 from anchormatrix.measure.rig import Rig
 from anchormatrix.records.contract import Contract, contract_from_dict
-from anchormatrix.records.night import DEADLINE
 from anchormatrix.records.settings import Settings
 from anchormatrix.store.files import read_json
 
@@ -29,6 +28,7 @@ _ENDINGS = (signal.SIGTERM, signal.SIGINT)
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Options of every measuring command."""
     parser.add_argument("--config", type=Path, required=True, help="configuration file (YAML or JSON)")
+    add_plan(parser)
     parser.add_argument("--contract", type=Path, required=True, help="results/<contract>/contract.json")
     parser.add_argument(
         "--generation", type=int, default=0, help="how often this was asked for again; kept in the result"
@@ -36,12 +36,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--night", default="", help="the night this belongs to, as 2026-11-30; kept in the result")
     parser.add_argument(
         "--deadline",
-        type=datetime.fromisoformat,
-        default=os.environ.get(DEADLINE),
-        help="local time as 2026-12-01T06:00 (default: $ANCHORMATRIX_DEADLINE);"
-        " what cannot finish before it, judged from history, is not started",
+        type=_moment,
+        help="local time as 2026-12-01T06:00, or empty for none; what cannot finish before it, judged from history,"
+        " is not started",
     )
     parser.add_argument("--dry-run", action="store_true", help="print the exact commands and requests; start nothing")
+
+
+def _moment(text: str) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
 
 
 def read_orders(args: argparse.Namespace) -> tuple[Settings, Contract, Path]:

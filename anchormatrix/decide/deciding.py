@@ -16,7 +16,6 @@ from anchormatrix.decide.ledger import append_bases, read_bases
 from anchormatrix.decide.reverify import TriggerLimits, reverify
 from anchormatrix.decide.scaling import scaling
 from anchormatrix.decide.stored import (
-    card_memory_gb,
     fixed_costs,
     read_contract,
     read_stored,
@@ -24,7 +23,7 @@ from anchormatrix.decide.stored import (
     step_facts,
 )
 from anchormatrix.errors import InputError
-from anchormatrix.planning.candidates import Candidates, pair_statement
+from anchormatrix.planning.candidates import pair_statement
 from anchormatrix.planning.configured import candidates_of
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.decision import (
@@ -36,6 +35,8 @@ from anchormatrix.records.decision import (
     SizeNote,
     Trigger,
 )
+from anchormatrix.records.form import parse_form
+from anchormatrix.records.plan import ContractPlan, RunPlan
 from anchormatrix.records.settings import Settings
 
 
@@ -44,16 +45,18 @@ class Concluded:
     """One contract with what its decision rests on."""
 
     contract: Contract
+    planned: ContractPlan
     evidence: tuple[FormEvidence, ...]
     decision: SizeDecision
     basis: Basis
 
 
-def conclude(results: Path, contract_files: Sequence[Path], settings: Settings) -> tuple[Decision, list[Concluded]]:
+def conclude(
+    results: Path, contract_files: Sequence[Path], plan: RunPlan, settings: Settings
+) -> tuple[Decision, list[Concluded]]:
     """The decision of a run and what it rests on. Raises :class:`InputError` for an unusable file."""
-    found = [_conclude_one(results, read_contract(path), settings) for path in contract_files]
+    found = [_conclude_one(results, read_contract(path), plan, settings) for path in contract_files]
     known = read_bases(results / "decisions.jsonl")
-    candidates = [(item, _candidates(results, settings, item.contract.size, item.contract)) for item in found]
     decision = overall(
         [item.decision for item in found],
         reverify=[
@@ -70,27 +73,23 @@ def conclude(results: Path, contract_files: Sequence[Path], settings: Settings) 
         skipped=[
             SizeNote(size=item.contract.size, text=f"{item.contract.size} cards, {text}")
             for item in found
-            for text in skipped_sessions(results, item.contract, settings)
+            for text in skipped_sessions(results, item.planned, settings)
         ],
         excluded=[
-            ExcludedForm(size=item.contract.size, form=out.form.name, text=f"{out.form.name}: {out.reason}")
-            for item, known_forms in candidates
-            for out in known_forms.excluded
+            ExcludedForm(size=item.contract.size, form=out.form, text=f"{out.form}: {out.reason}")
+            for item in found
+            for out in item.planned.excluded
         ],
-        pairs=[
-            SizeNote(size=item.contract.size, text=_pair(item, known_forms))
-            for item, known_forms in candidates
-            if item.contract.size > 1
-        ],
+        pairs=[SizeNote(size=item.contract.size, text=_pair(item)) for item in found if item.contract.size > 1],
     )
     return decision, found
 
 
-def _pair(item: Concluded, known: Candidates) -> str:
+def _pair(item: Concluded) -> str:
     """Which same-size pair the matrix rests on, counting only forms that ran; or why there is none."""
     gone = {e.form.name: e.reason for e in item.evidence if e.status in ("did_not_run", "void", "unmeasurable")}
-    ran = [form for form in known.forms if form.name not in gone]
-    return pair_statement(item.contract.size, ran, {**{e.form.name: e.reason for e in known.excluded}, **gone})
+    ran = [parse_form(name) for name in item.planned.forms if name not in gone]
+    return pair_statement(item.contract.size, ran, {**{e.form: e.reason for e in item.planned.excluded}, **gone})
 
 
 def remember(results: Path, found: Sequence[Concluded]) -> None:
@@ -99,9 +98,10 @@ def remember(results: Path, found: Sequence[Concluded]) -> None:
     append_bases(path, [item.basis for item in found], read_bases(path))
 
 
-def check_triggers(results: Path, settings: Settings) -> list[Trigger]:
+def check_triggers(results: Path, plan: RunPlan | None, settings: Settings) -> list[Trigger]:
     """The triggers of every remembered decision against the configuration as it is now; nothing is measured or read
-    from a host. Raises :class:`InputError` when no decision was remembered.
+    from a host: the cards' memory is that of the last ``plan``. Raises :class:`InputError` when no decision was
+    remembered.
     """
     known = read_bases(results / "decisions.jsonl")
     if not known:
@@ -109,15 +109,18 @@ def check_triggers(results: Path, settings: Settings) -> list[Trigger]:
     found: list[Trigger] = []
     for size, lines in sorted(known.items()):
         before = lines[-1]
-        contract = results / before.contract / "contract.json"
-        possible = _possible(results, settings, size, read_contract(contract) if contract.exists() else None)
-        now = msgspec.structs.replace(before, facts=step_facts(settings), possible=possible)
+        planned = plan.find(before.contract) if plan else None
+        possible = candidates_of(settings, size, card_gb=planned.card_gb if planned else None).forms
+        now = msgspec.structs.replace(
+            before, facts=step_facts(settings), possible=tuple(form.name for form in possible)
+        )
         found += reverify(before, now, _limits(settings))
     return found
 
 
-def _conclude_one(results: Path, contract: Contract, settings: Settings) -> Concluded:
-    stored = read_stored(results, contract, settings)
+def _conclude_one(results: Path, contract: Contract, plan: RunPlan, settings: Settings) -> Concluded:
+    planned = plan.of(contract.id)
+    stored = read_stored(results, contract, planned, settings)
     evidence = gather(stored.forms, stored.sessions, stored.cells, stored.attributions, stored.model)
     decision = judge_contract(stored).decision
     basis = Basis(
@@ -128,10 +131,10 @@ def _conclude_one(results: Path, contract: Contract, settings: Settings) -> Conc
         r=dict(stored.verdict.get("r") or {}),
         forms=tuple(_basis_form(item) for item in evidence),
         facts=step_facts(settings),
-        fixed_s=fixed_costs(results, contract, settings),
-        possible=_possible(results, settings, contract.size, contract),
+        fixed_s=fixed_costs(results, planned),
+        possible=planned.forms,
     )
-    return Concluded(contract, evidence, decision, basis)
+    return Concluded(contract, planned, evidence, decision, basis)
 
 
 def _basis_form(item: FormEvidence) -> BasisForm:
@@ -142,16 +145,6 @@ def _basis_form(item: FormEvidence) -> BasisForm:
         exposed_ms=item.parts.exposed_ms if item.parts else None,
         exposed_share=item.exposed_share,
     )
-
-
-def _candidates(results: Path, settings: Settings, size: int, contract: Contract | None) -> Candidates:
-    """The candidates as things are now, after the memory gate where the cards' memory is known."""
-    memory = None if contract is None else card_memory_gb(results / "health.json", contract)
-    return candidates_of(settings, size, card_gb=memory)
-
-
-def _possible(results: Path, settings: Settings, size: int, contract: Contract | None) -> tuple[str, ...]:
-    return tuple(form.name for form in _candidates(results, settings, size, contract).forms)
 
 
 def _triggers(item: Concluded, known: Sequence[Basis], settings: Settings) -> tuple[Trigger, ...]:

@@ -1,4 +1,4 @@
-"""What of a contract's results belongs to the configuration in effect, and what an earlier one left behind.
+"""What of a contract's results belongs to the plan in effect, and what an earlier one left behind.
 
 A form taken out of the matrix keeps its folder, and a night later nobody remembers it: it takes no part in a decision
 it was not asked for, but one that was faster than the winner is named.
@@ -12,25 +12,19 @@ from pathlib import Path
 from anchormatrix.decide.cells import ALL, SessionResult, build_cells, read_session
 from anchormatrix.decide.evidence import FormEvidence
 from anchormatrix.errors import ConfigError, InputError
-from anchormatrix.planning.configured import adaptive_limits
 from anchormatrix.records.form import Form, parse_form
+from anchormatrix.records.plan import ContractPlan
 from anchormatrix.records.settings import Settings
 
 _ANCHOR = "anchor"
 
 
-def all_windows(settings: Settings) -> int:
-    """Windows that sessions are planned for; the adaptive design may need more, and leaves most of those out."""
-    limits = adaptive_limits(settings)
-    return settings.matrix.windows if limits is None else limits.all_windows
-
-
-def planned_sessions(folder: Path, forms: Sequence[str], settings: Settings) -> list[Path]:
+def planned_sessions(folder: Path, planned: ContractPlan) -> list[Path]:
     """Every stored ``session.json`` of the planned forms and windows in a contract's folder, in that order."""
     wanted = (
         folder / form / f"w{window}" / "session.json"
-        for form in forms
-        for window in range(1, all_windows(settings) + 1)
+        for form in planned.forms
+        for window in range(1, planned.windows + 1)
     )
     return [path for path in wanted if path.exists()]
 

@@ -1,4 +1,4 @@
-"""Read what is stored of a contract for its gates, and what is known of the host for its candidates."""
+"""What of a contract is stored: what its gates, its decision and its triggers rest on."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from anchormatrix.decide.group_state import group_state
 from anchormatrix.decide.left_behind import left_behind, planned_sessions
 from anchormatrix.errors import InputError
 from anchormatrix.measure.bandwidth.curve import Curves
-from anchormatrix.planning.configured import candidates_of, memory_limits
+from anchormatrix.planning.configured import memory_limits
 from anchormatrix.planning.model_figures import figures_from
 from anchormatrix.records.bandwidth import SizeSweep
 from anchormatrix.records.contract import Contract, contract_from_dict
 from anchormatrix.records.form import parse_form
+from anchormatrix.records.plan import ContractPlan
 from anchormatrix.records.settings import Settings
 from anchormatrix.store.codec import read_record
 from anchormatrix.store.files import read_json
@@ -46,7 +47,6 @@ _ATTRIBUTION = {
     "collectives": Maybe({"ranks": [{"rank": int, "families": [_FAMILY | {"union_over_sum": Maybe(float)}]}]}),
     "masking": Maybe({"ranks": [_MASKING_RANK]}),
 }
-_HEALTH = {"cards": [{"id": int, "hbm_total_mb": float}]}
 
 
 def read_contract(path: Path) -> Contract:
@@ -54,19 +54,17 @@ def read_contract(path: Path) -> Contract:
     return contract_from_dict(read_json(path))
 
 
-def read_stored(results: Path, contract: Contract, settings: Settings) -> Stored:
+def read_stored(results: Path, contract: Contract, planned: ContractPlan, settings: Settings) -> Stored:
     """Everything that the gates of one contract rest on, from the results folder: of the planned forms and windows.
 
-    Cells and verdict must be there; a missing capture, sweep or health reading leaves its gates unknown. Raises
-    :class:`InputError` naming a file that is there and unusable.
+    Cells and verdict must be there; a missing capture or sweep, or cards of unknown memory, leave their gates unknown.
+    Raises :class:`InputError` naming a file that is there and unusable.
     """
-    folder = results / contract.id
-    names = planned_names(results, contract, settings)
-    sessions = [_read(path, _SESSION) for path in planned_sessions(folder, names, settings)]
+    folder, names = results / contract.id, planned.forms
+    sessions = [_read(path, _SESSION) for path in planned_sessions(folder, planned)]
     analysed = {name: path for name in names if (path := folder / name / "attribution.json").exists()}
     attributions = {name: _read(path, _ATTRIBUTION) for name, path in analysed.items()}
     read_cells(folder / "cells.csv")  # refuses what is no cell
-    card_gb = card_memory_gb(results / "health.json", contract)
     return Stored(
         contract=contract,
         forms=tuple(map(parse_form, names)),
@@ -74,7 +72,7 @@ def read_stored(results: Path, contract: Contract, settings: Settings) -> Stored
         cells=read_rows(folder / "cells.csv"),
         verdict=_read(folder / "verdict.json", _VERDICT),
         model=figures_from(settings.model),
-        memory=None if card_gb is None else memory_limits(settings, card_gb),
+        memory=None if planned.card_gb is None else memory_limits(settings, planned.card_gb),
         sweep=read_sweep(results / "bandwidth" / f"{contract.id}.json"),
         attributions=attributions,
         skipped=_skipped(sessions, settings.matrix.windows),
@@ -101,12 +99,6 @@ def _seconds(text: str, where: str) -> float:
     return value
 
 
-def planned_names(results: Path, contract: Contract, settings: Settings) -> list[str]:
-    """The names of the forms a contract is measured with, in order: those the run planned from the live host."""
-    card_gb = card_memory_gb(results / "health.json", contract)
-    return [form.name for form in candidates_of(settings, contract.size, card_gb=card_gb).forms]
-
-
 def _skipped(sessions: list[dict[str, Any]], windows: int) -> dict[str, str]:
     """Forms that were left out of a window which the full design would have measured."""
     return {
@@ -116,11 +108,11 @@ def _skipped(sessions: list[dict[str, Any]], windows: int) -> dict[str, str]:
     }
 
 
-def skipped_sessions(results: Path, contract: Contract, settings: Settings) -> list[str]:
+def skipped_sessions(results: Path, planned: ContractPlan, settings: Settings) -> list[str]:
     """The sessions of the full design that the adaptive one left out or cut short, one sentence each."""
     found = []
     windows = settings.matrix.windows
-    for path in planned_sessions(results / contract.id, planned_names(results, contract, settings), settings):
+    for path in planned_sessions(results / planned.id, planned):
         session = _read(path, _SESSION)
         wanted = int(session.get("window", 0)) <= windows
         if (wanted and session.get("status") == "skipped") or session.get("stopped_early"):
@@ -134,16 +126,6 @@ def read_sweep(path: Path) -> Curves | None:
     return Curves(read_record(path, SizeSweep).points) if path.exists() else None
 
 
-def card_memory_gb(path: Path, contract: Contract) -> float | None:
-    """The memory of the contract's smallest card in GB (10⁹ bytes) from ``health.json``; None when unknown."""
-    if not path.exists():
-        return None
-    cards = _read(path, _HEALTH)["cards"]
-    sizes = [card.get("hbm_total_mb") for card in cards if card.get("id") in contract.cards]
-    known = [float(size) for size in sizes if isinstance(size, (int, float)) and size > 0]
-    return min(known) * 2**20 / 1e9 if len(known) == contract.size else None
-
-
 def read_rows(path: Path) -> list[dict[str, str]]:
     """Read a CSV with a header. Raises :class:`InputError` naming the file."""
     try:
@@ -155,10 +137,10 @@ def read_rows(path: Path) -> list[dict[str, str]]:
         raise InputError(f"cannot be read ({error})", where=str(path), todo="delete the file and run again") from None
 
 
-def fixed_costs(results: Path, contract: Contract, settings: Settings) -> dict[str, float]:
+def fixed_costs(results: Path, planned: ContractPlan) -> dict[str, float]:
     """Median seconds of one request outside the DiT stage, by stage, over all planned sessions of a contract."""
     values: dict[str, list[float]] = {stage: [] for stage in _STAGES}
-    for path in planned_sessions(results / contract.id, planned_names(results, contract, settings), settings):
+    for path in planned_sessions(results / planned.id, planned):
         for row in read_rows(path.with_name("requests.csv")):
             for stage in _STAGES:
                 if row.get("role") == "measured" and row.get(stage):

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from anchormatrix.decide.cells import Cell, SessionResult, build_cells, read_session
-from anchormatrix.decide.stored import planned_names
 from anchormatrix.measure.rows import Session
 from anchormatrix.planning.adaptive import (
     Order,
@@ -21,33 +20,33 @@ from anchormatrix.planning.adaptive import (
     judged_cells,
     judged_sessions,
     order_for,
-    sequence,
 )
 from anchormatrix.planning.configured import adaptive_limits
 from anchormatrix.records.contract import Contract
+from anchormatrix.records.plan import ContractPlan, PlannedSession
 from anchormatrix.records.settings import Settings
 
 SKIPPED = "skipped"
 
 
 def order_of_session(
-    results: Path,
-    contract: Contract,
+    folder: Path,
+    planned: ContractPlan,
     form: str,
     window: int,
     settings: Settings,
 ) -> Order:
     """What the session of a form in a window has to do; under the full design, every repeat and nothing else.
 
-    Only sessions that come before it in the order of the windows count, so measuring one again asks the same question.
+    ``folder`` is the contract's. Only sessions planned before this one count, so measuring one again asks the same
+    question.
     """
     limits = adaptive_limits(settings)
     if limits is None:
         return Order(form, window, settings.matrix.repeats)
-    forms = planned_names(results, contract, settings)
-    order = sequence(forms, limits.all_windows)
-    before = order[: order.index((form, window))] if (form, window) in order else order
-    return order_for(form, window, forms, _stored(results / contract.id, before), limits)
+    this = PlannedSession(form=form, window=window)
+    before = planned.sessions[: planned.sessions.index(this)] if this in planned.sessions else planned.sessions
+    return order_for(form, window, planned.forms, _stored(folder, before), limits)
 
 
 def skipped_session(contract: Contract, order: Order) -> Session:
@@ -84,6 +83,6 @@ def to_judge(sessions: Sequence[SessionResult], forms: Sequence[str], settings: 
     return ToJudge(kept, cells, contenders(planned, sessions, limits), windows)
 
 
-def _stored(folder: Path, wanted: Sequence[tuple[str, int]]) -> list[SessionResult]:
-    paths = [folder / form / f"w{window}" / "session.json" for form, window in wanted]
+def _stored(folder: Path, wanted: Sequence[PlannedSession]) -> list[SessionResult]:
+    paths = [folder / item.form / f"w{item.window}" / "session.json" for item in wanted]
     return [read_session(path) for path in paths if path.exists()]

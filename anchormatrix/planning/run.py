@@ -1,4 +1,4 @@
-"""What one run of the workflow needs to know before its first job: settings, contracts, forms, order of sessions."""
+"""What one run of the workflow decides before its first job: its plan, and which results must be made again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -15,74 +15,66 @@ from typing import Any
 
 from anchormatrix.config.merge import build_settings, merged
 from anchormatrix.devices.probe import read_live
-from anchormatrix.errors import InputError
 from anchormatrix.history.progress import Progress, read_durations
-from anchormatrix.planning.configured import adaptive_limits, candidates_of
-from anchormatrix.planning.contracts import Plan, Planned, make_plan, read_ledger
+from anchormatrix.planning.contracts import Plan, make_plan, read_ledger
 from anchormatrix.planning.rerun import cell_notices, check_measured, reference_of, split_cell
+from anchormatrix.planning.run_plan import make_run_plan, write_run_plan
 from anchormatrix.planning.triggers import digest
-from anchormatrix.records.contract import Contract
-from anchormatrix.records.form import Form
 from anchormatrix.records.host import Live
-from anchormatrix.records.night import DEADLINE, Place, deadline_of, resolve_night
+from anchormatrix.records.night import Place, deadline_of, resolve_night
+from anchormatrix.records.plan import RunPlan
 from anchormatrix.records.settings import Settings
 from anchormatrix.store.files import write_text
 from anchormatrix.store.notes import StoredResults
 from anchormatrix.store.quarantine import set_aside
 
+Smoked = Callable[[str], object]
+
+
+def _assume_passed(contract_id: str) -> None:
+    """Wait for no smoke: one that was not made yet will pass."""
+
 
 @dataclass(frozen=True)
-class RunPlan:
-    """The settings of a run, the live host as it was read, and the contracts that follow from both."""
+class Run:
+    """The settings of a run, the live host as it was read, the contracts that follow from both, and the plan."""
 
     settings: Settings
     config_file: str
     results: Path
     live: Live
-    plan: Plan
+    chosen: Plan
+    plan: RunPlan
+    plan_file: str
     ledger: Sequence[Mapping[str, Any]] = ()
     damage: tuple[str, ...] = ()
 
     @cached_property
     def contract_ids(self) -> str:
         """The ids of all candidate contracts as one argument."""
-        return ",".join(sorted(planned.contract.id for planned in self.plan.contracts)) or "none"
+        return ",".join(sorted(contract.id for contract in self.plan.contracts)) or "none"
 
-    def planned(self, contract_id: str) -> Planned:
-        """The plan's entry of a contract. Raises :class:`InputError` for a contract that is not a current one."""
-        for planned in self.plan.contracts:
-            if planned.contract.id == contract_id:
-                return planned
-        raise InputError(
-            f"{contract_id} is not a contract of the host as it is now",
-            where="target",
-            expected=f"one of {self.contract_ids}",
-        )
+    def contracts(self, smoked: Smoked = _assume_passed) -> tuple[str, ...]:
+        """The contract of every size that has a usable group: its first candidate whose smoke does not reject it.
+
+        ``smoked`` is called with each candidate before its smoke is looked at, and may wait for that.
+        """
+        found = (self._contract_of(size, smoked) for size in self.settings.matrix.sizes)
+        return tuple(contract for contract in found if contract is not None)
 
     def forms_of(self, contract_id: str) -> tuple[str, ...]:
         """The names of the forms measured under a contract, in the order of its first window."""
-        if contract_id not in self._form_names:
-            forms = self._forms(self.planned(contract_id).contract)
-            self._form_names[contract_id] = tuple(form.name for form in forms)
-        return self._form_names[contract_id]
+        return self.plan.of(contract_id).forms
 
-    def sessions_of(self, contract_id: str) -> tuple[tuple[str, int], ...]:
-        """Form and window of every session of a contract, in the order they run.
+    def sessions_of(self, contract_id: str) -> tuple[Place, ...]:
+        """Every session of a contract, in the order they run."""
+        return tuple(Place(contract_id, item.form, item.window) for item in self.plan.of(contract_id).sessions)
 
-        Windows are adjacent and every second one runs in reverse order.
-        """
-        if contract_id not in self._orders:
-            forms = self.forms_of(contract_id)
-            order = [
-                (name, number) for number in range(1, self.windows + 1) for name in forms[:: 1 if number % 2 else -1]
-            ]
-            self._orders[contract_id] = {place: order[at - 1] if at else None for at, place in enumerate(order)}
-        return tuple(self._orders[contract_id])
-
-    def session_before(self, contract_id: str, form: str, window: int) -> tuple[str, int] | None:
-        """The session that runs just before one, if it is not the contract's first."""
-        self.sessions_of(contract_id)
-        return self._orders[contract_id][form, window]
+    def sessions_before(self, contract_id: str, form: str, window: int) -> tuple[Place, ...]:
+        """The sessions that one of a contract rests on: the one just before it, or all under the adaptive design."""
+        places = self.sessions_of(contract_id)
+        before = places[: places.index(Place(contract_id, form, window))]
+        return before if self.settings.matrix.design == "adaptive" else before[-1:]
 
     def must_run(self, contract_id: str, form: str, window: int) -> bool:
         """Whether a session has no result yet, is asked for again, or its result is of another night."""
@@ -97,7 +89,7 @@ class RunPlan:
             return ()
         form, _ = split_cell(self.settings)
         forms = self.forms_of(contract_id)
-        if form.cards != self.planned(contract_id).contract.size or form.name not in forms:
+        if form.name not in forms:
             return ()
         return tuple(name for name in forms if name in (form.name, reference_of(form.name, forms)))
 
@@ -119,7 +111,7 @@ class RunPlan:
         if self.settings.night is not None:
             return self.settings.night
         if contract_id not in self._contract_nights:
-            nights = (self._stored.night(self._stored.session(*place)) for place in self._places(contract_id))
+            nights = (self._stored.night(self._session(place)) for place in self.sessions_of(contract_id))
             self._contract_nights[contract_id] = max(nights, default="")
         return self._contract_nights[contract_id]
 
@@ -154,95 +146,65 @@ class RunPlan:
             return self.damage
         form, _ = split_cell(self.settings)
         planned = self.plan.of_size(form.cards)
-        sessions = len(self._places(planned[0].contract.id)) if planned else 0
-        return (*self.damage, *cell_notices(form, self.plan, self.ledger, sessions))
+        sessions = len(planned[0].sessions) if planned else 0
+        return (*self.damage, *cell_notices(form, self.chosen, self.ledger, sessions))
 
     @property
-    def environment(self) -> dict[str, str]:
-        """What measuring commands find in their environment: until when a nightly sweep may measure.
+    def deadline(self) -> str:
+        """Until when a nightly sweep may measure, in local time as ``2026-12-01T06:00``; empty without a night.
 
         It is no parameter of a job: a result does not become another one because the hour differs.
         """
         if self.settings.night is None:
-            return {}
-        deadline = deadline_of(self.settings.night, self.settings.nightly.deadline)
-        return {DEADLINE: f"{deadline:%Y-%m-%dT%H:%M}"}
+            return ""
+        return f"{deadline_of(self.settings.night, self.settings.nightly.deadline):%Y-%m-%dT%H:%M}"
 
     @cached_property
     def progress(self) -> Progress:
         """The sessions this run has to measure, in order, with what they took before."""
-        chosen = [
-            next((p.contract.id for p in self.plan.of_size(size) if not self.smoke_rejects(p.contract.id)), None)
-            for size in self.settings.matrix.sizes
+        pending = [
+            place for place in self.planned_sessions() if self.must_run(place.contract, place.form, place.window)
         ]
-        contracts = [contract for contract in chosen if contract is not None]
-        pending = [Place(*place) for contract in contracts for place in self._places(contract) if self.must_run(*place)]
-        return Progress(tuple(pending), read_durations(self.settings.history.file, contracts))
+        return Progress(tuple(pending), read_durations(self.settings.history.file, self.contracts()))
 
     def planned_sessions(self) -> tuple[Place, ...]:
         """Every session of the matrix as it stands now, measured or not: of each size's first group not rejected."""
-        return tuple(
-            Place(*place)
-            for size in self.settings.matrix.sizes
-            for planned in [p for p in self.plan.of_size(size) if not self.smoke_rejects(p.contract.id)][:1]
-            for place in self._places(planned.contract.id)
-        )
+        return tuple(place for contract in self.contracts() for place in self.sessions_of(contract))
 
     def state_of(self, contract_id: str) -> str:
         """Health and occupancy of a contract's cards as one word; a changed word makes a new smoke necessary."""
-        return self.planned(contract_id).state
+        return self.plan.of(contract_id).state
 
     def smoke_rejects(self, contract_id: str) -> bool:
         """Whether the last smoke of a group rejects it, in the state of health that its cards are in now."""
         state = self.state_of(contract_id)
         return self._stored.smoke_status(contract_id) == "rejected" and self._stored.smoke_state(contract_id) == state
 
-    @property
-    def windows(self) -> int:
-        """Windows that sessions are planned for; the adaptive design may need more, and leaves most of those out."""
-        limits = adaptive_limits(self.settings)
-        return self.settings.matrix.windows if limits is None else limits.all_windows
+    def _contract_of(self, size: int, smoked: Smoked) -> str | None:
+        for planned in self.plan.of_size(size):
+            smoked(planned.id)
+            if not self.smoke_rejects(planned.id):
+                return planned.id
+        return None
 
-    def _forms(self, contract: Contract) -> tuple[Form, ...]:
-        """The forms that the model, the engine and the cards' memory allow, of those configured."""
-        sizes = [self.live.state.card(card).hbm_total_mb for card in contract.cards]
-        card_gb = min(sizes) * 2**20 / 1e9 if all(sizes) else None
-        key = contract.size, card_gb
-        if key not in self._candidates:
-            self._candidates[key] = candidates_of(self.settings, contract.size, card_gb=card_gb).forms
-        return self._candidates[key]
-
-    def _places(self, contract_id: str) -> list[tuple[str, str, int]]:
-        """Contract, form and window of every session of a contract, in the order they run."""
-        return [(contract_id, *place) for place in self.sessions_of(contract_id)]
+    def _session(self, place: Place) -> Path:
+        return self._stored.session(place.contract, place.form, place.window)
 
     @cached_property
     def _stored(self) -> StoredResults:
         return StoredResults(self.results)
 
     @cached_property
-    def _candidates(self) -> dict[tuple[int, float | None], tuple[Form, ...]]:
-        return {}
-
-    @cached_property
-    def _form_names(self) -> dict[str, tuple[str, ...]]:
-        return {}
-
-    @cached_property
-    def _orders(self) -> dict[str, dict[tuple[str, int], tuple[str, int] | None]]:
-        """Contract -> session -> the one before it, in the order they run."""
-        return {}
-
-    @cached_property
     def _contract_nights(self) -> dict[str, str]:
         return {}
 
 
-def prepare_run(config_files: Sequence[Path | str], overrides: Mapping[str, Any], results: Path) -> RunPlan:
+def prepare_run(config_files: Sequence[Path | str], overrides: Mapping[str, Any], results: Path) -> Run:
     """Check the configuration, read the live host once, and make the plan of a run.
 
-    Writes the effective configuration to ``results/.run/config-<digest>.json``, which every command of the run reads.
-    Results that are damaged are set aside before anything is planned, so that the run makes them again.
+    Writes the effective configuration and the plan, which every command of the run reads, to
+    ``results/.run/config-<digest>.json`` and ``plan-<digest>.json``. Results that are damaged are set aside before
+    anything is planned, so that the run makes them again.
     Raises an :class:`AnchorMatrixError` when the configuration is wrong or the host cannot be read.
     """
     values = merged([Path(path) for path in config_files], overrides)
@@ -252,13 +214,14 @@ def prepare_run(config_files: Sequence[Path | str], overrides: Mapping[str, Any]
     live = read_live(settings)
     damage = set_aside(results)
     ledger = read_ledger(results / "contracts.jsonl")
-    plan = make_plan(live, settings, ledger)
-    run = RunPlan(settings, str(_effective_config(values, results)), results, live, plan, ledger, damage)
+    chosen = make_plan(live, settings, ledger)
+    plan = make_run_plan(settings, live, chosen)
     if settings.cell is not None:
         form, _ = split_cell(settings)
         for planned in plan.of_size(form.cards)[:1]:
-            check_measured(form, run.forms_of(planned.contract.id))
-    return run
+            check_measured(form, planned.forms)
+    config_file, plan_file = _effective_config(values, results), write_run_plan(plan, results)
+    return Run(settings, str(config_file), results, live, chosen, plan, str(plan_file), ledger, damage)
 
 
 def put_interpreter_first() -> None:

@@ -23,8 +23,6 @@ SKIPPED = "skipped"
 _HALF_DAY = timedelta(hours=12)
 _GAPS = 14
 
-DEADLINE = "ANCHORMATRIX_DEADLINE"  # environment variable that carries it to the measuring commands
-
 
 class Outcome(enum.Enum):
     """What a scheduler is told. The value is the word; :attr:`exit_code` the number."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from anchormatrix.records.plan import RunPlan
 from anchormatrix.records.settings import Settings
 from anchormatrix.report.answer import size_answers
 from anchormatrix.report.evidence import evidence
@@ -16,12 +17,12 @@ from anchormatrix.report.summary import CELL_COLUMNS, cell_rows, summary
 from anchormatrix.store.files import write_csv, write_json, write_text
 
 
-def build_report(settings: Settings, results: Path, out: Path) -> Report:
+def build_report(settings: Settings, results: Path, out: Path, plan: RunPlan | None = None) -> Report:
     """Read ``results`` and write ``index.html``, ``summary.json``, ``cells.csv``, ``evidence.md`` and ``figures/``.
 
     Missing and unusable result files are told in the report; only a file that cannot be written raises (``OSError``).
     """
-    report = load_report(settings, results, out)
+    report = load_report(settings, results, out, plan)
     answers = size_answers(report)
     figures = all_figures(report)
     for figure in figures.values():

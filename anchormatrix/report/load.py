@@ -6,10 +6,9 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from anchormatrix.decide.left_behind import all_windows
-from anchormatrix.decide.stored import planned_names, read_contract
-from anchormatrix.errors import AnchorMatrixError, ConfigError
+from anchormatrix.errors import ConfigError
 from anchormatrix.records.form import parse_form
+from anchormatrix.records.plan import RunPlan
 from anchormatrix.records.settings import Settings
 from anchormatrix.report import model, parse
 from anchormatrix.report.facts import ContractFacts, LedgerEntry
@@ -18,9 +17,10 @@ from anchormatrix.report.source import Part, Source
 from anchormatrix.report.step_breakdown import anatomy_from
 
 
-def load_report(settings: Settings, results: Path, out: Path) -> model.Report:
+def load_report(settings: Settings, results: Path, out: Path, plan: RunPlan | None = None) -> model.Report:
     """Read everything below ``results`` that the report shows; ``decision.json`` lies in ``out``.
 
+    Of a contract in the plan the planned forms and windows are shown, of another one all that is stored.
     Never raises for a result file: what is missing is a part with its reason, what is unusable a problem.
     """
     source = Source(results)
@@ -30,7 +30,7 @@ def load_report(settings: Settings, results: Path, out: Path) -> model.Report:
     ledger = source.lines(results / "contracts.jsonl", parse.ledger_entry_from)
     current = _versioned(contracts.value.current if contracts.value else (), ledger)
     ranked = sorted(current, key=lambda facts: (facts.size, facts.rank))
-    everything = [_measured(source, facts, _planned(settings, results, facts)) for facts in ranked]
+    everything = [_measured(source, facts, _wanted(plan, facts)) for facts in ranked]
     rejected = [measured for measured in everything if _is_rejected(measured)]
     chosen: dict[int, model.Measured] = {}
     for measured in everything:
@@ -110,12 +110,9 @@ class _Wanted:
         return self.windows is None or not (number := path.parent.name[1:]).isdecimal() or int(number) <= self.windows
 
 
-def _planned(settings: Settings, results: Path, facts: ContractFacts) -> _Wanted:
-    try:
-        contract = read_contract(results / facts.id / "contract.json")
-        return _Wanted(tuple(planned_names(results, contract, settings)) or None, all_windows(settings))
-    except AnchorMatrixError:
-        return _Wanted()
+def _wanted(plan: RunPlan | None, facts: ContractFacts) -> _Wanted:
+    planned = plan.find(facts.id) if plan else None
+    return _Wanted(planned.forms or None, planned.windows) if planned else _Wanted()
 
 
 def _measured(source: Source, facts: ContractFacts, wanted: _Wanted) -> model.Measured:

@@ -9,11 +9,12 @@ import argparse
 from pathlib import Path
 
 from anchormatrix.cli.command import run
+from anchormatrix.cli.plan import add_plan
 from anchormatrix.config.merge import load_settings
 from anchormatrix.decide.cells import COLUMNS, read_session
 from anchormatrix.decide.left_behind import planned_sessions
-from anchormatrix.decide.stored import planned_names
 from anchormatrix.planning.adaptive_run import to_judge
+from anchormatrix.planning.run_plan import required_run_plan
 from anchormatrix.records.contract import contract_from_dict
 from anchormatrix.store.files import read_json, write_csv
 
@@ -23,9 +24,9 @@ def main() -> int:
     args = _arguments()
     settings = load_settings(args.config)
     contract = contract_from_dict(read_json(args.contract))
-    planned = planned_names(args.contract.resolve().parent.parent, contract, settings)
-    paths = args.sessions or planned_sessions(args.contract.parent, planned, settings)
-    found = to_judge([read_session(path, contract.id) for path in paths], planned, settings)
+    planned = required_run_plan(args.plan, args.contract.resolve().parent.parent).of(contract.id)
+    paths = args.sessions or planned_sessions(args.contract.parent, planned)
+    found = to_judge([read_session(path, contract.id) for path in paths], planned.forms, settings)
     write_csv(args.out or args.contract.with_name("cells.csv"), COLUMNS, (cell.row() for cell in found.cells))
     return 0
 
@@ -33,12 +34,13 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, required=True, help="configuration file (YAML or JSON)")
+    add_plan(parser)
     parser.add_argument("--contract", type=Path, required=True, help="results/<contract>/contract.json")
     parser.add_argument(
         "--sessions",
         type=Path,
         nargs="*",
-        help="session.json files (default: those beside the contract of the configured forms and windows)",
+        help="session.json files (default: those beside the contract of the planned forms and windows)",
     )
     parser.add_argument("--out", type=Path, help="cells.csv (default: beside the contract)")
     return parser.parse_args()

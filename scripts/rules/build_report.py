@@ -6,7 +6,9 @@ import argparse
 from pathlib import Path
 
 from anchormatrix.cli.command import run
+from anchormatrix.cli.plan import add_plan
 from anchormatrix.config.merge import load_settings
+from anchormatrix.planning.run_plan import find_run_plan
 from anchormatrix.report.build import build_report
 
 
@@ -18,12 +20,14 @@ def main() -> int:
         "report; files that cannot be used are named there and on stderr. Exit code 0 in both cases.",
     )
     parser.add_argument("--config", type=Path, required=True, help="the configuration the results were measured with")
+    add_plan(parser)
     parser.add_argument("--results", type=Path, default=Path("results"), help="results folder (default: %(default)s)")
     parser.add_argument(
         "--out", type=Path, default=Path("results/matrix_report"), help="where to (default: %(default)s)"
     )
     arguments = parser.parse_args()
-    report = build_report(load_settings(arguments.config), arguments.results, arguments.out)
+    plan = find_run_plan(arguments.plan, arguments.results)
+    report = build_report(load_settings(arguments.config), arguments.results, arguments.out, plan)
     for problem in report.problems:
         print(f"build_report.py: not used: {problem.file}: {problem.text}")
     print(arguments.out / "index.html")

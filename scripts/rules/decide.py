@@ -15,9 +15,11 @@ import argparse
 from pathlib import Path
 
 from anchormatrix.cli.command import FINDING, run
+from anchormatrix.cli.plan import add_plan
 from anchormatrix.config.merge import load_settings
 from anchormatrix.decide.deciding import check_triggers, conclude, remember
 from anchormatrix.errors import ConfigError
+from anchormatrix.planning.run_plan import find_run_plan, required_run_plan
 from anchormatrix.store.codec import write_record
 
 
@@ -26,14 +28,14 @@ def main() -> int:
     args = _arguments()
     settings = load_settings(args.config)
     if args.check:
-        triggers = check_triggers(args.results, settings)
+        triggers = check_triggers(args.results, find_run_plan(args.plan, args.results), settings)
         for trigger in triggers:
             word = "FIRED" if trigger.fired else "quiet" if trigger.evaluated else "untested"
             print(f"{trigger.size} cards  {word}  {trigger.trigger}: {trigger.text}")
         return FINDING if any(trigger.fired for trigger in triggers) else 0
     if not args.contracts:
         raise ConfigError("no contract is given", where="--contracts", expected="one or more contract.json, or --check")
-    values, found = conclude(args.results, args.contracts, settings)
+    values, found = conclude(args.results, args.contracts, required_run_plan(args.plan, args.results), settings)
     write_record(args.out or args.results / "matrix_report" / "decision.json", values)
     remember(args.results, found)
     for item in found:
@@ -44,6 +46,7 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, required=True, help="configuration file (YAML or JSON)")
+    add_plan(parser)
     parser.add_argument("--contracts", type=Path, nargs="*", metavar="FILE", help="contract.json of every size")
     parser.add_argument("--results", type=Path, default=Path("results"), help="results folder (default results)")
     parser.add_argument("--out", type=Path, help="decision.json (default: in the report's folder)")

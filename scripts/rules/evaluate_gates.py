@@ -1,8 +1,8 @@
 """Evaluate the seven gates of one contract from what is stored of it.
 
-Reads sessions, cells, verdict, attributions, bandwidth sweep and card memory below the results folder and writes
-gates.json: every gate of every form passed, failed or unknown with its number and source, the bytes per layer in two
-columns, what stays unexplained, and the projections.
+Reads sessions, cells, verdict, attributions, bandwidth sweep and smoke below the results folder and writes gates.json:
+every gate of every form passed, failed or unknown with its number and source, the bytes per layer in two columns, what
+stays unexplained, and the projections.
 
 Example:
   python scripts/rules/evaluate_gates.py --config config/config.yaml --contract results/c4-…/contract.json
@@ -14,9 +14,11 @@ import argparse
 from pathlib import Path
 
 from anchormatrix.cli.command import run
+from anchormatrix.cli.plan import add_plan
 from anchormatrix.config.merge import load_settings
 from anchormatrix.decide.assemble import judge_contract
 from anchormatrix.decide.stored import read_contract, read_stored
+from anchormatrix.planning.run_plan import required_run_plan
 from anchormatrix.store.codec import write_record
 
 
@@ -24,11 +26,14 @@ def main() -> int:
     """Parse, read, evaluate, write; a table of the gates goes to stdout."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, required=True, help="configuration file (YAML or JSON)")
+    add_plan(parser)
     parser.add_argument("--contract", type=Path, required=True, help="results/<contract>/contract.json")
     parser.add_argument("--out", type=Path, help="gates.json (default: beside the contract)")
     args = parser.parse_args()
     settings, contract = load_settings(args.config), read_contract(args.contract)
-    judged = judge_contract(read_stored(args.contract.resolve().parent.parent, contract, settings))
+    results = args.contract.resolve().parent.parent
+    planned = required_run_plan(args.plan, results).of(contract.id)
+    judged = judge_contract(read_stored(results, contract, planned, settings))
     write_record(args.out or args.contract.parent / "gates.json", judged)
     for gate in judged.gates:
         print(f"{gate.form:<24} {gate.gate} {gate.status:<8} {gate.text}")

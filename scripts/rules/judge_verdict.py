@@ -9,12 +9,13 @@ import argparse
 from pathlib import Path
 
 from anchormatrix.cli.command import run
+from anchormatrix.cli.plan import add_plan
 from anchormatrix.config.merge import load_settings
 from anchormatrix.decide.cells import read_cells, read_session
 from anchormatrix.decide.left_behind import planned_sessions
-from anchormatrix.decide.stored import planned_names
 from anchormatrix.decide.verdict import judge
 from anchormatrix.planning.adaptive_run import to_judge
+from anchormatrix.planning.run_plan import required_run_plan
 from anchormatrix.records.contract import contract_from_dict
 from anchormatrix.store.files import read_json, write_json
 
@@ -24,10 +25,10 @@ def main() -> int:
     args = _arguments()
     settings = load_settings(args.config)
     contract = contract_from_dict(read_json(args.contract))
-    planned = planned_names(args.contract.resolve().parent.parent, contract, settings)
-    paths = args.sessions or planned_sessions(args.contract.parent, planned, settings)
+    planned = required_run_plan(args.plan, args.contract.resolve().parent.parent).of(contract.id)
+    paths = args.sessions or planned_sessions(args.contract.parent, planned)
     sessions = [read_session(path, contract.id) for path in paths]
-    found = to_judge(sessions, [*planned, *(session.form for session in sessions)], settings)
+    found = to_judge(sessions, [*planned.forms, *(session.form for session in sessions)], settings)
     verdict = judge(
         contract.id,
         contract.size,
@@ -45,13 +46,14 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, required=True, help="configuration file (YAML or JSON)")
+    add_plan(parser)
     parser.add_argument("--contract", type=Path, required=True, help="results/<contract>/contract.json")
     parser.add_argument("--cells", type=Path, help="cells.csv (default: beside the contract)")
     parser.add_argument(
         "--sessions",
         type=Path,
         nargs="*",
-        help="session.json files (default: those beside the contract of the configured forms and windows)",
+        help="session.json files (default: those beside the contract of the planned forms and windows)",
     )
     parser.add_argument("--out", type=Path, help="verdict.json (default: beside the contract)")
     return parser.parse_args()

@@ -17,11 +17,12 @@ from pathlib import Path
 
 from anchormatrix.cli.command import run
 from anchormatrix.cli.measuring import open_rig, read_orders, say
-from anchormatrix.decide.stored import planned_names
+from anchormatrix.cli.plan import add_plan
 from anchormatrix.measure.bandwidth.plan import plan_sweep
 from anchormatrix.measure.bandwidth.sweep import run_sweep, sweep_argv
 from anchormatrix.planning.configured import sweep_settings
 from anchormatrix.planning.model_figures import figures_from
+from anchormatrix.planning.run_plan import required_run_plan
 from anchormatrix.records.form import parse_form
 from anchormatrix.store.codec import write_record
 
@@ -30,12 +31,13 @@ def main() -> int:
     """Parse, plan, sweep, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, required=True, help="configuration file (YAML or JSON)")
+    add_plan(parser)
     parser.add_argument("--contract", type=Path, required=True, help="results/<contract>/contract.json")
     parser.add_argument("--dry-run", action="store_true", help="print the commands; start nothing")
     parser.add_argument("--out", type=Path, help="default: results/bandwidth/<contract>.json")
     args = parser.parse_args()
     settings, contract, results = read_orders(args)
-    forms = [parse_form(name) for name in planned_names(results, contract, settings)]
+    forms = [parse_form(name) for name in required_run_plan(args.plan, results).of(contract.id).forms]
     orders = plan_sweep(forms, figures_from(settings.model), contract, **sweep_settings(settings))
     if args.dry_run:
         for order in orders:

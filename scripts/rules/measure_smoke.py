@@ -17,11 +17,11 @@ from pathlib import Path
 
 from anchormatrix.cli.command import run
 from anchormatrix.cli.measuring import add_options, open_rig, read_orders, say
-from anchormatrix.decide.stored import planned_names
 from anchormatrix.errors import ConfigError
 from anchormatrix.history.expected import recorded_steps
 from anchormatrix.measure import suspects
 from anchormatrix.measure.smoke_run import other_groups, run_smoke, smoke_command
+from anchormatrix.planning.run_plan import required_run_plan
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.night import require_time
 from anchormatrix.store.files import write_json
@@ -31,7 +31,7 @@ def main() -> int:
     """Parse, smoke, write."""
     args = _arguments()
     settings, contract, results = read_orders(args)
-    names = args.form or planned_names(results, contract, settings)
+    names = args.form or required_run_plan(args.plan, results).of(contract.id).forms
     forms = [parse_form(name) for name in names]
     if not forms:
         raise ConfigError(f"no form of {contract.size} cards is configured", where="matrix.forms", todo="give --form")

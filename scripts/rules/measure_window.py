@@ -26,6 +26,7 @@ from anchormatrix.measure.order import SessionOrder, planned_command, planned_re
 from anchormatrix.measure.rows import write_session
 from anchormatrix.measure.session import run_session
 from anchormatrix.planning.adaptive_run import order_of_session, skipped_session
+from anchormatrix.planning.run_plan import required_run_plan
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.night import Place
 
@@ -37,7 +38,8 @@ def main() -> int:
     form = parse_form(args.form)
     if form.cards != contract.size:
         raise ConfigError(f"form {form.name} runs on {form.cards} cards", where="--form", expected=f"{contract.size}")
-    todo = order_of_session(results, contract, form.name, args.window, settings)
+    planned = required_run_plan(args.plan, results).of(contract.id)
+    todo = order_of_session(results / contract.id, planned, form.name, args.window, settings)
     order = SessionOrder(contract, form, args.window, results, todo.repeats, todo.stop)
     out = args.out or order.folder / f"w{args.window}" / "session.json"
     if todo.skip and not args.dry_run:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from commands import command
+from run_plans import contract_plan, store_plan
 
 from anchormatrix.decide.cells import COLUMNS, SessionResult, build_cells
 from anchormatrix.records.contract import Contract
@@ -43,6 +44,7 @@ def results(tmp_path):
     """A measured contract without captures and sweep."""
     folder = tmp_path / "results" / FOUR.id
     write_json(folder / "contract.json", FOUR.as_dict())
+    store_plan(tmp_path / "results", contract_plan(FOUR, ("tp1-usp4", "tp2-usp2")))
     sessions = [session("tp1-usp4", w, 1.0) for w in (1, 2)] + [session("tp2-usp2", w, 1.1) for w in (1, 2)]
     for one in sessions:
         store(folder, one)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from adaptive_sessions import session
+from run_plans import contract_plan
 
 from anchormatrix.config.merge import load_settings
 from anchormatrix.measure.rows import write_session
@@ -16,6 +17,7 @@ from anchormatrix.records.contract import Contract
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACT = Contract("h", (0, 1, 2, 3), (("X", *("UB",) * 3),) * 4, True, "d", "1", "1", "f", "1", {}, {})
+PLANNED = contract_plan(CONTRACT, ("tp1-usp4", "tp2-usp2"), windows=3)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +46,7 @@ def test_a_form_that_does_not_fit_becomes_its_offloaded_variant(settings):
 
 def test_the_full_design_asks_no_policy(settings, tmp_path):
     assert adaptive_limits(settings) is None
-    order = order_of_session(tmp_path, CONTRACT, "tp1-usp4", 2, settings)
+    order = order_of_session(tmp_path, PLANNED, "tp1-usp4", 2, settings)
     assert (order.repeats, order.skip, order.stop_above_s) == (3, "", None)
     sessions = [session("tp1-usp4", 1, 1.0)]
     found = to_judge(sessions, ["tp1-usp4", "tp2-usp2"], settings)
@@ -55,8 +57,8 @@ def test_a_session_that_is_left_out_is_written_with_its_reason(settings, tmp_pat
     few = adaptive(settings)
     for window in (1, 2):
         for form in ("tp1-usp4", "tp2-usp2"):
-            assert order_of_session(tmp_path, CONTRACT, form, window, few).skip == ""
-    order = replace(order_of_session(tmp_path, CONTRACT, "tp1-usp4", 1, few), skip="enough windows are clean")
+            assert order_of_session(tmp_path, PLANNED, form, window, few).skip == ""
+    order = replace(order_of_session(tmp_path, PLANNED, "tp1-usp4", 1, few), skip="enough windows are clean")
     path = tmp_path / CONTRACT.id / "tp1-usp4" / "w3" / "session.json"
     write_session(skipped_session(CONTRACT, order), path)
     assert '"status": "skipped"' in path.read_text(encoding="utf-8")

@@ -35,7 +35,7 @@ def plan(tmp_path, **overrides):
 
 
 def quad(run):
-    return run.plan.of_size(4)[0].contract.id
+    return run.plan.of_size(4)[0].id
 
 
 def finish(run, contract, form, window, generation=0):
@@ -45,11 +45,16 @@ def finish(run, contract, form, window, generation=0):
 
 def test_the_second_window_runs_in_reverse_right_after_the_first(host, tmp_path):
     run = plan(tmp_path)
-    order, at = [], ("tp1-usp4", 2)
-    while at:
-        order.append(at)
-        at = run.session_before(quad(run), *at)
-    assert order[::-1] == [("tp1-usp4", 1), ("tp2-usp2", 1), ("tp2-usp2", 2), ("tp1-usp4", 2)]
+    order = [(place.form, place.window) for place in run.sessions_of(quad(run))]
+    assert order == [("tp1-usp4", 1), ("tp2-usp2", 1), ("tp2-usp2", 2), ("tp1-usp4", 2)]
+    assert run.sessions_before(quad(run), *order[0]) == ()
+    assert run.sessions_before(quad(run), *order[2]) == run.sessions_of(quad(run))[1:2]
+
+
+def test_a_session_of_the_adaptive_design_rests_on_all_before_it(host, tmp_path):
+    run = plan(tmp_path, matrix={"design": "adaptive"})
+    places = run.sessions_of(quad(run))
+    assert run.sessions_before(quad(run), places[3].form, places[3].window) == places[:3]
 
 
 def test_a_session_with_its_result_does_not_have_to_run(host, tmp_path):
@@ -61,7 +66,7 @@ def test_a_session_with_its_result_does_not_have_to_run(host, tmp_path):
 
 def test_a_cell_asked_for_again_brings_its_reference_form_and_no_other_size(host, tmp_path):
     run = plan(tmp_path, cell="tp2-usp2/anchor")
-    pair = run.plan.of_size(2)[0].contract.id
+    pair = run.plan.of_size(2)[0].id
     assert run.again(quad(run)) == ("tp1-usp4", "tp2-usp2")
     assert run.again(pair) == ()
     finish(run, quad(run), "tp2-usp2", 1, generation=3)
@@ -87,7 +92,7 @@ def test_a_cell_that_is_not_in_the_matrix_is_refused(host, tmp_path, cell, words
 
 def test_a_person_is_told_before_a_whole_size_is_measured_again(host, tmp_path):
     before = plan(tmp_path)
-    append_ledger(tmp_path / "contracts.jsonl", before.plan.of_size(4)[:1], when="t", why="w")
+    append_ledger(tmp_path / "contracts.jsonl", before.chosen.of_size(4)[:1], when="t", why="w")
     assert plan(tmp_path, cell="tp1-usp4/few").notices == ()
     host["now"] = SICK
     (notice,) = plan(tmp_path, cell="tp1-usp4/few").notices

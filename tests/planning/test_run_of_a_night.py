@@ -9,7 +9,7 @@ import pytest
 from host_states import blocks, live, state
 
 from anchormatrix.planning import run as runplan
-from anchormatrix.planning.run import RunPlan, prepare_run
+from anchormatrix.planning.run import Run, prepare_run
 from anchormatrix.store.files import write_json
 
 SESSION = ("tp1-usp4", 1)
@@ -20,20 +20,20 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runplan, "read_live", lambda settings: live(state(blocks([4, 4]))))
 
 
-def _plan(results: Path, **overrides: Any) -> RunPlan:
+def _plan(results: Path, **overrides: Any) -> Run:
     return prepare_run([], {"history": {"file": str(results / "history.sqlite")}, **overrides}, results)
 
 
-def _quad(run: RunPlan) -> str:
-    return run.plan.of_size(4)[0].contract.id
+def _quad(run: Run) -> str:
+    return run.plan.of_size(4)[0].id
 
 
-def _finish(run: RunPlan, form: str, window: int, night: str) -> None:
+def _finish(run: Run, form: str, window: int, night: str) -> None:
     path = run.results / _quad(run) / form / f"w{window}" / "session.json"
     write_json(path, {"status": "measured", "generation": 0, "night": night})
 
 
-def _smoke(run: RunPlan, night: str) -> None:
+def _smoke(run: Run, night: str) -> None:
     values = {"status": "passed", "state": run.state_of(_quad(run)), "generation": 0, "night": night}
     write_json(run.results / _quad(run) / "smoke.json", values)
 
@@ -71,8 +71,8 @@ def test_a_night_that_was_cut_off_is_finished_by_a_plain_run(tmp_path: Path) -> 
 
 
 def test_only_a_night_that_was_asked_for_has_a_deadline(tmp_path: Path) -> None:
-    assert _plan(tmp_path).environment == {}
-    assert _plan(tmp_path, night="2026-11-30").environment == {"ANCHORMATRIX_DEADLINE": "2026-12-01T06:00"}
+    assert _plan(tmp_path).deadline == ""
+    assert _plan(tmp_path, night="2026-11-30").deadline == "2026-12-01T06:00"
 
 
 def test_the_file_that_asks_for_more_is_new_in_every_run(tmp_path: Path) -> None:
@@ -85,5 +85,5 @@ def test_the_sessions_of_a_night_are_those_of_the_first_groups_not_rejected(tmp_
     values = {"status": "rejected", "state": run.state_of(_quad(run)), "generation": 0, "night": "2026-11-30"}
     write_json(tmp_path / _quad(run) / "smoke.json", values)
     contracts = {place.contract for place in run.planned_sessions() if place.contract.startswith("c4-")}
-    assert contracts == {run.plan.of_size(4)[1].contract.id}
+    assert contracts == {run.plan.of_size(4)[1].id}
     assert {place.contract for place in run.progress.pending} >= contracts

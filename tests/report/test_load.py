@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from report_results import contract, settings, write_results
+from run_plans import contract_plan
 
 from anchormatrix.errors import InputError
+from anchormatrix.records.plan import RunPlan
 from anchormatrix.report import tables
 from anchormatrix.report.answer import size_answers
 from anchormatrix.report.build import build_report
@@ -112,15 +114,16 @@ def with_session(root: Path, form: str, window: int, **values: object) -> None:
 
 def test_what_an_earlier_configuration_left_behind_is_not_shown(tmp_path: Path) -> None:
     current = write_results(tmp_path, sizes=(4,))
-    write_json(tmp_path / current[4] / "contract.json", contract((0, 1, 2, 3)).as_dict())
+    planned = contract_plan(contract((0, 1, 2, 3)), ("tp1-usp4", "tp2-usp2"))
     with_session(tmp_path, "tp4-usp1", 1)
     with_session(tmp_path, "tp1-usp4", 3)
     cells = tmp_path / current[4] / "cells.csv"
     text = cells.read_text(encoding="utf-8")
     rows = [line.replace("tp1-usp4", "tp4-usp1") for line in text.splitlines() if "tp1-usp4" in line]
     cells.write_text(text + "\n".join(rows) + "\n", encoding="utf-8")
-    (four,) = load(tmp_path).measured
-    assert four.forms == ("tp1-usp4", "tp2-usp2")
+    plan = RunPlan(contracts=(planned,))
+    (four,) = load_report(settings(), tmp_path, tmp_path / "matrix_report", plan).measured
+    assert (four.contract.id, four.forms) == (planned.id, ("tp1-usp4", "tp2-usp2"))
     assert {(session.form, session.window) for session in four.sessions} == {
         (form, window) for form in ("tp1-usp4", "tp2-usp2") for window in ("1", "2")
     }

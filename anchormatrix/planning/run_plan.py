@@ -1,0 +1,86 @@
+"""The plan of a run: made of the configuration and the chosen contracts, written beside the run's configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from anchormatrix.errors import InputError
+from anchormatrix.planning.adaptive import sequence
+from anchormatrix.planning.candidates import Candidates
+from anchormatrix.planning.configured import adaptive_limits, candidates_of
+from anchormatrix.planning.contracts import Plan, Planned
+from anchormatrix.planning.triggers import digest
+from anchormatrix.records.host import Live
+from anchormatrix.records.plan import ContractPlan, PlannedSession, RuledOut, RunPlan
+from anchormatrix.records.settings import Settings
+from anchormatrix.store.codec import plain, read_record, write_record
+
+_TODO = "snakemake -n in the project's folder makes a new one"
+
+
+def make_run_plan(settings: Settings, live: Live, chosen: Plan) -> RunPlan:
+    """Decide for every contract which forms are measured and in which order its sessions run."""
+    windows = _windows(settings)
+    known: dict[tuple[int, float | None], Candidates] = {}
+    contracts = []
+    for planned in chosen.contracts:
+        card_gb = _card_gb(live, planned)
+        key = planned.contract.size, card_gb
+        if key not in known:
+            known[key] = candidates_of(settings, planned.contract.size, card_gb=card_gb)
+        contracts.append(_contract_plan(planned, card_gb, known[key], windows))
+    return RunPlan(contracts=tuple(contracts))
+
+
+def write_run_plan(plan: RunPlan, results: Path) -> Path:
+    """Write ``plan-<digest>.json`` into the folder of the run's configuration; also an old plan is the newest then."""
+    path = results / ".run" / f"plan-{digest(plain(plan))}.json"
+    write_record(path, plan)
+    return path
+
+
+def read_run_plan(path: Path) -> RunPlan:
+    """Read a plan. Raises :class:`InputError`."""
+    return read_record(path, RunPlan, todo=_TODO)
+
+
+def find_run_plan(given: Path | None, results: Path) -> RunPlan | None:
+    """The given plan, else that of the latest run on a results folder; None when there was none."""
+    if given:
+        return read_run_plan(given)
+    paths = sorted((results / ".run").glob("plan-*.json"), key=lambda path: path.stat().st_mtime_ns)
+    return read_run_plan(paths[-1]) if paths else None
+
+
+def required_run_plan(given: Path | None, results: Path) -> RunPlan:
+    """The given plan, else that of the latest run. Raises :class:`InputError` when there is none."""
+    plan = find_run_plan(given, results)
+    if plan is None:
+        raise InputError("no run has planned here", where=str(results / ".run"), todo=_TODO)
+    return plan
+
+
+def _windows(settings: Settings) -> int:
+    """Windows that sessions are planned for; the adaptive design may need more, and leaves most of those out."""
+    limits = adaptive_limits(settings)
+    return settings.matrix.windows if limits is None else limits.all_windows
+
+
+def _card_gb(live: Live, planned: Planned) -> float | None:
+    sizes = [live.state.card(card).hbm_total_mb for card in planned.contract.cards]
+    return min(sizes) * 2**20 / 1e9 if all(sizes) else None
+
+
+def _contract_plan(planned: Planned, card_gb: float | None, candidates: Candidates, windows: int) -> ContractPlan:
+    forms = tuple(form.name for form in candidates.forms)
+    return ContractPlan(
+        id=planned.contract.id,
+        size=planned.contract.size,
+        rank=planned.rank,
+        state=planned.state,
+        card_gb=card_gb,
+        forms=forms,
+        excluded=tuple(RuledOut(form=out.form.name, reason=out.reason) for out in candidates.excluded),
+        windows=windows,
+        sessions=tuple(PlannedSession(form=form, window=window) for form, window in sequence(forms, windows)),
+    )

@@ -1,0 +1,66 @@
+"""What a run has decided before its first job: the forms of every contract, why others are left out, its sessions.
+
+Decided once, from the configuration and the live host, and given to every command as a file.
+"""
+
+from __future__ import annotations
+
+from anchormatrix.errors import InputError
+from anchormatrix.records.base import FileRecord, Record
+
+
+class PlannedSession(Record, frozen=True, kw_only=True):
+    """One serving session: a form in a window, from 1."""
+
+    form: str
+    window: int
+
+
+class RuledOut(Record, frozen=True, kw_only=True):
+    """A form that is not measured, with the reason a person can check."""
+
+    form: str
+    reason: str
+
+
+class ContractPlan(Record, frozen=True, kw_only=True):
+    """What is measured under one contract.
+
+    ``state`` is the health and occupancy of its cards as one word; ``card_gb`` the memory of its smallest card in
+    10⁹ bytes, None when unknown. ``forms`` are in the order of the first window, ``sessions`` in the order they run.
+    """
+
+    id: str
+    size: int
+    rank: int
+    state: str
+    card_gb: float | None
+    forms: tuple[str, ...]
+    excluded: tuple[RuledOut, ...]
+    windows: int
+    sessions: tuple[PlannedSession, ...]
+
+
+class RunPlan(FileRecord, frozen=True, kw_only=True):
+    """``results/.run/plan-<digest>.json``: the contracts of a run, those of one size best first."""
+
+    contracts: tuple[ContractPlan, ...]
+
+    def of_size(self, size: int) -> tuple[ContractPlan, ...]:
+        """The contracts that a size may be measured under, best first."""
+        return tuple(contract for contract in self.contracts if contract.size == size)
+
+    def find(self, contract_id: str) -> ContractPlan | None:
+        """The plan of a contract, or None for one that is not a current one."""
+        return next((contract for contract in self.contracts if contract.id == contract_id), None)
+
+    def of(self, contract_id: str) -> ContractPlan:
+        """The plan of a contract. Raises :class:`InputError` for one that is not a current one."""
+        found = self.find(contract_id)
+        if found is None:
+            raise InputError(
+                f"{contract_id} is not a contract of the host as it was planned for",
+                where="plan",
+                expected=f"one of {', '.join(sorted(contract.id for contract in self.contracts)) or 'none'}",
+            )
+        return found
