@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 
@@ -49,3 +50,14 @@ def test_every_command_can_be_copied(document: Path) -> None:
 def test_every_link_leads_somewhere(document: Path) -> None:
     targets = LINK.findall(document.read_text(encoding="utf-8"))
     assert [target for target in targets if not (document.parent / target).exists()] == []
+
+
+def test_the_page_and_the_glossary_define_words_alike() -> None:
+    rows = re.findall(
+        r"^\| [*`]+(.+?)[*`]+ \| (.+) \|$", (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"), re.M
+    )
+    defined = {(word, re.sub("[*`]", "", meaning)) for word, meaning in rows}
+    page = (ROOT / "anchormatrix" / "report" / "templates" / "glossary.html.j2").read_text(encoding="utf-8")
+    shown = re.findall("<dt>(.+?)</dt><dd>(.+?)</dd>", page)
+    assert len(shown) > 12
+    assert {(word, html.unescape(meaning)) for word, meaning in shown} <= defined
