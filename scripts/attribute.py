@@ -12,13 +12,14 @@ import sys
 from pathlib import Path
 
 from anchormatrix.attribution.bubbles import RELEASE_NS
+from anchormatrix.attribution.hiding import DRAIN_RATIO
 from anchormatrix.attribution.layers import ORDERS
-from anchormatrix.attribution.masking import DRAIN_RATIO
 from anchormatrix.attribution.summary import AttributionOptions, attribute_directory
 from anchormatrix.cli.analysis import capture_parser, positive, show
 from anchormatrix.cli.command import CANNOT, FINDING, run
+from anchormatrix.records.attribution import AttributionStatus
 from anchormatrix.records.form import parse_form
-from anchormatrix.store.files import write_json
+from anchormatrix.store.codec import plain, write_record
 
 
 def main() -> int:
@@ -55,18 +56,18 @@ def main() -> int:
         release_ns=round(args.release_delta * 1000),
         drain_ratio=args.drain_ratio,
     )
-    result = attribute_directory(args.profile_dir, options, limit_pct=args.unusable_pct)
+    result = attribute_directory(args.profile_dir, options, limit_pct=args.unusable_pct, contract=args.contract)
     for target in filter(None, (args.out, args.json)):
-        write_json(target, {"contract": args.contract, **result})
-    if result["status"] != "analysed":
-        print(f"attribute.py: {result['reason']}", file=sys.stderr)
+        write_record(target, result)
+    if result.status is not AttributionStatus.ANALYSED or result.steps is None:
+        print(f"attribute.py: {result.reason}", file=sys.stderr)
         return CANNOT
-    show(f"Step ({result['steps']['why']})", result["steps"]["ranks"])
-    for sentence in result["reading"]:
-        print(f"\n{sentence['text']}")
-    for finding in result["findings"]:
-        print(f"\nfinding ({finding['kind']}): {finding['text']}")
-    return FINDING if result["findings"] else 0
+    show(f"Step ({result.steps.why})", map(plain, result.steps.ranks))
+    for sentence in result.reading or ():
+        print(f"\n{sentence.text}")
+    for finding in result.findings or ():
+        print(f"\nfinding ({finding.kind}): {finding.text}")
+    return FINDING if result.findings else 0
 
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ from __future__ import annotations
 from anchormatrix.attribution.bubbles import REFUSED, RELEASE_NS, BubbleOptions, bubbles
 from anchormatrix.attribution.findings import by_text
 from anchormatrix.attribution.layers import ORDERS
-from anchormatrix.attribution.results import bubbles_json
 from anchormatrix.attribution.steps import choose_step, decompose
 from anchormatrix.cli.analysis import capture_parser, finish, load, positive, show
 from anchormatrix.cli.command import run
+from anchormatrix.store.codec import plain
 
 
 def main() -> int:
@@ -57,7 +57,7 @@ def main() -> int:
         chunks=args.chunks,
     )
     found = bubbles(capture, choice.step, options)
-    rows = [bubbles_json(one) for one in found]
+    rows = [plain(one) for one in found]
     lag = {"lag_median_ms": "median", "lag_within_100us_share": "within_100us_share"}
     show(
         f"Gaps of the compute stream ({choice.why})",

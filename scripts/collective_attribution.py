@@ -13,9 +13,10 @@ from __future__ import annotations
 from itertools import islice
 
 from anchormatrix.attribution.collectives import check_streams, collectives, concurrency, reconcile
-from anchormatrix.attribution.results import collectives_json
+from anchormatrix.attribution.results import all_collectives
 from anchormatrix.cli.analysis import capture_parser, finish, load, positive, show
 from anchormatrix.cli.command import run
+from anchormatrix.store.codec import plain
 
 
 def main() -> int:
@@ -29,7 +30,7 @@ def main() -> int:
     args = parser.parse_args()
     capture = load(args)
     steps = args.steps or max(1, len(capture.step_ids))
-    values = collectives_json(capture, layers=args.layers, steps=steps)
+    values = plain(all_collectives(capture, layers=args.layers, steps=steps))
     ranks = values["ranks"]
     show("Collectives", ({"rank": r["rank"], **row} for r in ranks for row in islice(r["families"], args.top)))
     show(

@@ -10,12 +10,13 @@ python scripts/mask_bound_calc.py --profile-dir capture/ --layers 40 --chunks 5 
 
 from __future__ import annotations
 
-from anchormatrix.attribution.findings import Finding
-from anchormatrix.attribution.masking import DRAIN_RATIO, MaskOptions, mask_bounds
-from anchormatrix.attribution.results import bound_json
+from anchormatrix.attribution.hiding import DRAIN_RATIO
+from anchormatrix.attribution.masking import MaskOptions, mask_bounds
 from anchormatrix.attribution.steps import choose_step, decompose
 from anchormatrix.cli.analysis import capture_parser, finish, load, positive, show
 from anchormatrix.cli.command import run
+from anchormatrix.records.attribution import Finding
+from anchormatrix.store.codec import plain
 
 
 def main() -> int:
@@ -52,7 +53,7 @@ def main() -> int:
         local_heads=args.local_heads,
     )
     found = mask_bounds(capture, table, choice.step, options)
-    rows = [bound_json(one) for one in found]
+    rows = [plain(one) for one in found]
     per = "layer" if args.layers else "step"
     show(f"Masking bound per {per} ({choice.why})", ({k: v for k, v in row.items() if k != "warnings"} for row in rows))
     for warning in dict.fromkeys(text for one in found for text in one.warnings):

@@ -13,13 +13,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from anchormatrix.attribution.findings import Finding
-from anchormatrix.attribution.results import delta_json, steps_json
+from anchormatrix.attribution.results import chosen_step
 from anchormatrix.attribution.steps import choose_step, decompose, delta, step_findings
 from anchormatrix.captures.open import load_capture
 from anchormatrix.cli.analysis import add_json, add_limit, finish, show
 from anchormatrix.cli.command import run
 from anchormatrix.errors import InputError
+from anchormatrix.records.attribution import Finding
+from anchormatrix.store.codec import plain
 
 
 def main() -> int:
@@ -39,16 +40,16 @@ def main() -> int:
         table = decompose(capture)
         choice = choose_step(table)
         chosen.append(table[table["step"] == choice.step])
-        steps.append({"profile_dir": str(directory), **steps_json(table, choice)})
+        steps.append({"profile_dir": str(directory), **plain(chosen_step(table, choice))})
         findings += [
             Finding(one.kind, f"{name}: {one.text}", one.ranks) for one in step_findings(capture, table, choice.step)
         ]
         show(f"{name} = {directory}: {choice.why}, slowest rank {steps[-1]['slowest_rank']}", steps[-1]["ranks"])
     found = delta(*chosen)
-    values = delta_json(found)
+    values = plain(found)
     show("Δ = B − A, slowest ranks", [{key: value for key, value in values.items() if key != "ranks"}])
     if not found.closes:
-        text = f"ΔStage and the sum of its parts differ by {found.residual_ns / 1e6:+.3f} ms"
+        text = f"ΔStage and the sum of its parts differ by {found.residual_ms:+.3f} ms"
         findings.append(Finding("closure", text))
     return finish({"a": steps[0], "b": steps[1], "delta": values}, findings, args.json)
 

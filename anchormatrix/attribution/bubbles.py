@@ -17,12 +17,13 @@ import numpy as np
 import pandas as pd
 
 from anchormatrix.attribution.collectives import Group, compute_stream, groups_of
-from anchormatrix.attribution.findings import Finding
 from anchormatrix.attribution.intervals import EMPTY, Intervals, union, union_of
 from anchormatrix.attribution.layers import Attention, Parts, attention_of, producer_lags, split_forward
+from anchormatrix.attribution.milliseconds import ms, optional
 from anchormatrix.attribution.steps import compute_mask
 from anchormatrix.captures.table import Capture
 from anchormatrix.errors import InputError
+from anchormatrix.records.attribution import Finding, GapShare, ProducerLag, RankBubbles
 
 RELEASE_NS = 100_000
 REFUSED, UNPAIRED = "refused", "unpaired"
@@ -56,25 +57,6 @@ class ComputeStream:
     stream: str
     busy: Intervals
     gaps: Intervals
-
-
-@dataclass(frozen=True)
-class RankBubbles:
-    """The tests on one rank; times in ns. ``groups`` has ``group, calls, total_ns, exposed_ns, exposed_share,
-    overlap_attention_ns``; the lag is None where calls and attention kernels cannot be paired. ``findings``: a split
-    that was refused, and why there is no lag."""
-
-    rank: int
-    span_ns: int
-    busy_ns: int
-    gap_ns: int
-    gap_with_collective_ns: int
-    gap_empty_ns: int
-    gap_released_ns: int
-    groups: pd.DataFrame
-    lag_median_ns: float | None
-    lag_close_share: float | None
-    findings: tuple[Finding, ...]
 
 
 def bubbles(capture: Capture, step: int, options: BubbleOptions = BubbleOptions()) -> list[RankBubbles]:
@@ -150,21 +132,20 @@ def _rank_bubbles(rank: int, kernels: pd.DataFrame, options: BubbleOptions) -> R
     findings += [Finding(UNPAIRED, unpaired, (rank,))] if unpaired else []
     mask = released(gaps, groups, options.release_ns)
     return RankBubbles(
-        rank,
-        span_ns=stream.busy.total + gaps.total,
-        busy_ns=stream.busy.total,
-        gap_ns=gaps.total,
-        gap_with_collective_ns=(gaps & _running(groups)).total,
-        gap_empty_ns=empty.total,
-        gap_released_ns=int((gaps.end - gaps.start)[mask].sum()),
-        groups=pd.DataFrame(rows, columns=_GROUP_COLUMNS),
-        lag_median_ns=float(np.median(lags)) if len(lags) else None,
-        lag_close_share=float((lags <= _CLOSE_NS).mean()) if len(lags) else None,
+        rank=rank,
+        span_ms=ms(stream.busy.total + gaps.total),
+        busy_ms=ms(stream.busy.total),
+        gap_ms=ms(gaps.total),
+        gap_with_collective_ms=ms((gaps & _running(groups)).total),
+        gap_empty_ms=ms(empty.total),
+        gap_released_ms=ms(int((gaps.end - gaps.start)[mask].sum())),
+        groups=tuple(rows),
+        producer_lag_ms=ProducerLag(
+            median=ms(np.median(lags)) if len(lags) else None,
+            within_100us_share=optional((lags <= _CLOSE_NS).mean()) if len(lags) else None,
+        ),
         findings=tuple(findings),
     )
-
-
-_GROUP_COLUMNS = ["group", "calls", "total_ns", "exposed_ns", "exposed_share", "overlap_attention_ns"]
 
 
 def _parts(chosen: Group | None, attention: Attention, gaps: Intervals, options: BubbleOptions) -> Parts:
@@ -185,19 +166,17 @@ def _split(groups: list[Group], chosen: Group | None, parts: Parts) -> Iterator[
             yield group.label, group.start, group.end
 
 
-def _group_row(
-    label: str, start: np.ndarray, end: np.ndarray, gaps: Intervals, attention: Attention
-) -> dict[str, object]:
+def _group_row(label: str, start: np.ndarray, end: np.ndarray, gaps: Intervals, attention: Attention) -> GapShare:
     mine = union(start, end)
     exposed = (mine & gaps).total
-    return {
-        "group": label,
-        "calls": len(start),
-        "total_ns": int((end - start).sum()),
-        "exposed_ns": exposed,
-        "exposed_share": exposed / mine.total if mine.total else 0.0,
-        "overlap_attention_ns": (mine & union(attention.start, attention.end)).total,
-    }
+    return GapShare(
+        group=label,
+        calls=len(start),
+        total_ms=ms(int((end - start).sum())),
+        exposed_ms=ms(exposed),
+        exposed_share=round(exposed / mine.total, 6) if mine.total else 0.0,
+        overlap_attention_ms=ms((mine & union(attention.start, attention.end)).total),
+    )
 
 
 def _lags(chosen: Group | None, attention: Attention, parts: Parts) -> tuple[np.ndarray, str]:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from anchormatrix.attribution.findings import Finding, by_text
+from anchormatrix.attribution.findings import by_text
 from anchormatrix.attribution.intervals import Intervals, union
 from anchormatrix.captures.names import COMPUTE
 from anchormatrix.captures.table import NO_STREAM, Capture, is_collective, is_core
+from anchormatrix.records.attribution import Finding
 
 FAMILY_COLUMNS = (
     *("rank", "family", "communicator", "calls", "calls_per_layer", "sum_ns", "mean_ns", "median_ns", "max_ns"),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from anchormatrix.attribution.collectives import check_streams, groups_of
 from anchormatrix.attribution.findings import rank_list
 from anchormatrix.captures.names import UNRECOGNISED
 from anchormatrix.captures.table import Capture
+from anchormatrix.records.attribution import Check, Effect
 from anchormatrix.records.form import Form
 
 # NCCL and gloo run an all-to-all and a ring's exchange as grouped send and receive, and older traces say no more.
@@ -25,36 +25,6 @@ _EXPECTED = {
 }
 _IN_LAYERS = ("tp", "usp", "ring", "ag")
 Calls = Mapping[int, Mapping[str, int]]
-
-
-@dataclass(frozen=True)
-class Check:
-    """One proof: what it is of, whether it holds, and the counts that say so."""
-
-    name: str
-    ok: bool
-    text: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class Effect:
-    """All proofs of one capture; ``ok`` when each holds. A capture whose proof fails supports no number."""
-
-    checks: tuple[Check, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Whether every proof holds."""
-        return all(check.ok for check in self.checks)
-
-    @property
-    def failures(self) -> tuple[Check, ...]:
-        """The proofs that do not hold."""
-        return tuple(check for check in self.checks if not check.ok)
 
 
 def check_effect(
@@ -79,7 +49,7 @@ def check_effect(
         checks += [_world(calls, form), *_degrees(calls, form, layers)]
         if form.mask_chunks > 1 and unmasked_calls:
             checks.append(_masking(calls, mask_family, unmasked_calls))
-    return Effect(tuple(checks))
+    return Effect(ok=all(check.ok for check in checks), checks=tuple(checks))
 
 
 def _calls(kernels: Any) -> dict[str, int]:

@@ -3,21 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any
 
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing a person should know: a ``kind`` to match on, a sentence to read, the ranks it was seen on."""
-
-    kind: str
-    text: str
-    ranks: tuple[int, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return asdict(self) | {"ranks": list(self.ranks)}
+from anchormatrix.records.attribution import Finding
 
 
 def by_text(findings: Iterable[Finding]) -> list[Finding]:

@@ -7,18 +7,20 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pandas as pd
 
 from anchormatrix.attribution.bubbles import choose_group
 from anchormatrix.attribution.collectives import SERIAL, Group, groups_of
+from anchormatrix.attribution.hiding import DRAIN_RATIO, bound, usable_chunks
 from anchormatrix.attribution.intervals import union_of
 from anchormatrix.attribution.layers import Attention, attention_of
+from anchormatrix.attribution.milliseconds import ms, optional
 from anchormatrix.attribution.steps import compute_mask
 from anchormatrix.captures.table import Capture
 from anchormatrix.errors import InputError
+from anchormatrix.records.attribution import MaskBound
 
-# The last chunk's drain is a quarter to a third of a chunk's communication; the lower end keeps the bound a ceiling.
-DRAIN_RATIO = 0.25
 WHOLE_STEP = "step"
 _OTHER_SHARE = 0.05
 
@@ -28,7 +30,8 @@ class MaskOptions:
     """Inputs of the bound. ``layers`` (None: all figures per step); ``chunks`` requested
     (None: as many as attention kernels per layer); ``local_heads`` limits the
     chunks to a divisor; ``attention``: part of an attention kernel's name; ``family``: ``alltoall``, ``alltoall:445``
-    or ``step`` for all communication; ``communicator``."""
+    or ``step`` for all communication; ``communicator``; ``unprofiled_step_s``: step time measured without the
+    profiler."""
 
     layers: int | None = None
     chunks: int | None = None
@@ -37,65 +40,7 @@ class MaskOptions:
     family: str | None = None
     communicator: str | None = None
     local_heads: int | None = None
-
-
-@dataclass(frozen=True)
-class MaskBound:
-    """The bound on one rank; times per layer in ns (per step without layers), ``exposed_ns`` per step."""
-
-    rank: int
-    family: str
-    communicator: str
-    chunks: int
-    c_total_ns: float
-    f_total_ns: float
-    ideal: float
-    bound: float
-    measured: float
-    measured_family: float | None
-    exposed_ns: int
-    warnings: tuple[str, ...]
-
-    @property
-    def c_ns(self) -> float:
-        """Communication of one chunk."""
-        return self.c_total_ns / self.chunks
-
-    @property
-    def f_ns(self) -> float:
-        """Compute of one chunk that can hide communication."""
-        return self.f_total_ns / self.chunks
-
-    @property
-    def c_over_f(self) -> float | None:
-        """c ÷ f: above 1 the transfer decides and more chunks do not help."""
-        return self.c_ns / self.f_ns if self.f_ns else None
-
-    @property
-    def achievement(self) -> float | None:
-        """Measured ÷ bound."""
-        return self.measured / self.bound if self.bound > 0 else None
-
-
-def bound(c_total: float, f_total: float, chunks: int, drain_ratio: float = DRAIN_RATIO) -> float:
-    """Return the largest share of C that n chunks can hide behind F, within 0 … 1.
-
-    f ≥ c: 1 − 1/n, only the first chunk is exposed. f < c: 1 − [c + (n−1)(c−f) + drain] ÷ C: fill, what the steady
-    state cannot hide, and the drain of the last chunk (``drain_ratio`` × c); nearly independent of n.
-    """
-    if c_total <= 0:
-        return 0.0
-    c, f = c_total / chunks, f_total / chunks
-    if f >= c:
-        return 1 - 1 / chunks
-    return max(0.0, 1 - (c + (chunks - 1) * (c - f) + drain_ratio * c) / c_total)
-
-
-def usable_chunks(requested: int, local_heads: int | None) -> int:
-    """Return the largest divisor of the local heads that is not above the requested chunks."""
-    if local_heads is None:
-        return requested
-    return max(n for n in range(1, local_heads + 1) if local_heads % n == 0 and n <= requested)
+    unprofiled_step_s: float | None = None
 
 
 def mask_bounds(capture: Capture, steps: pd.DataFrame, step: int, options: MaskOptions) -> list[MaskBound]:
@@ -124,22 +69,55 @@ def _rank_bound(rank: int, kernels: pd.DataFrame, row: Mapping[Hashable, Any], o
     per = options.layers or 1
     communication = int(row["communication_ns"])
     measured = int(row["overlapped_ns"]) / communication if communication else 0.0
+    ceiling = bound(total, hide, chunks, options.drain_ratio)
     found = MaskBound(
         rank=rank,
         family=chosen.family if chosen else WHOLE_STEP,
         communicator=chosen.communicator if chosen else "",
         chunks=chunks,
-        c_total_ns=total / per,
-        f_total_ns=hide / per,
-        ideal=1 - 1 / chunks,
-        bound=bound(total, hide, chunks, options.drain_ratio),
-        measured=measured,
-        measured_family=_hidden_share(chosen, kernels),
-        exposed_ns=int(row["exposed_ns"]),
+        c_total_ms=ms(total / per),
+        f_total_ms=ms(hide / per),
+        c_ms=ms(total / per / chunks),
+        f_ms=ms(hide / per / chunks),
+        c_over_f=optional((total / per / chunks) / (hide / per / chunks)),
+        ideal=round(1 - 1 / chunks, 6),
+        bound=round(ceiling, 6),
+        measured=round(measured, 6),
+        measured_family=optional(_hidden_share(chosen, kernels)),
+        achievement=optional(measured / ceiling if ceiling > 0 else None),
+        exposed_ms=ms(row["exposed_ns"]),
         warnings=(),
     )
     warnings = (*_chunk_warnings(found, requested, options), *_warnings(found, groups, chosen, options))
-    return MaskBound(**{**vars(found), "warnings": warnings})
+    return _timed(msgspec.structs.replace(found, warnings=warnings), total / per, hide / per, row, options)
+
+
+def _timed(
+    found: MaskBound, c_total_ns: float, f_total_ns: float, row: Mapping[Hashable, Any], options: MaskOptions
+) -> MaskBound:
+    """The bound as captured, and, where the step without the profiler is known, as the timed step has it.
+
+    The profiler stretches the attention kernels that hide and not the communication to be hidden, so near c = f a bound
+    of captured times is optimistic. F is deflated by captured computing and idle time ÷ (step without the profiler −
+    exposed).
+    """
+    rest_ns = (options.unprofiled_step_s or 0.0) * 1e9 - float(row["exposed_ns"])
+    captured_ns = float(row["computing_ns"]) + float(row["free_ns"])
+    if rest_ns <= 0 or captured_ns <= 0:
+        return found
+    hiding_ns = f_total_ns * rest_ns / captured_ns
+    ratio = c_total_ns / hiding_ns if hiding_ns else None
+    warnings = found.warnings
+    if ratio is not None and ratio > 1 >= (found.c_over_f or 0.0):
+        text = f"c/f is {ratio:.2f} with attention as long as without the profiler: the captured bound is optimistic"
+        warnings = (*warnings, text)
+    return msgspec.structs.replace(
+        found,
+        f_timed_ms=ms(hiding_ns),
+        c_over_f_timed=optional(ratio),
+        bound_timed=round(bound(c_total_ns, hiding_ns, found.chunks, options.drain_ratio), 6),
+        warnings=warnings,
+    )
 
 
 def _masked(groups: list[Group], options: MaskOptions) -> Group | None:
@@ -180,7 +158,7 @@ def _warnings(found: MaskBound, groups: list[Group], chosen: Group | None, optio
         text = (
             f"achievement is {found.achievement:.0%}: wrong family or communicator, or compute counted as communication"
         )
-        reach = found.f_total_ns / found.c_total_ns
+        reach = found.f_total_ms / found.c_total_ms
         if found.measured <= min(1.0, reach):
             text += (
                 f" (attention is long enough to hide {min(1.0, reach):.0%}: or this schedule fills and drains faster)"

@@ -5,70 +5,73 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
-from typing import Any
+
+import msgspec
 
 from anchormatrix.attribution.summary import AttributionOptions, attribute_directory
 from anchormatrix.errors import InputError
+from anchormatrix.records.attribution import Attribution, AttributionStatus
+from anchormatrix.records.capture import USABLE, Capture, CaptureStatus
 from anchormatrix.records.form import parse_form
-from anchormatrix.records.settings import Settings
-from anchormatrix.store.shapes import Maybe
-
-SESSION_SHAPE = {
-    "contract": str,
-    "form": str,
-    "window": int,
-    "status": str,
-    "reason": Maybe(str),
-    "capture": Maybe({"status": str, "directory": Maybe(str), "reason": Maybe(str), "why": Maybe(str)}),
-}
+from anchormatrix.records.requests import RequestRow, Role
+from anchormatrix.records.session import Session, SessionStatus
+from anchormatrix.records.settings import FEW, Settings
 
 
-def attribute_session(
-    session: Mapping[str, Any], requests: Iterable[Mapping[str, str]], settings: Settings
-) -> dict[str, Any]:
+def attribute_session(session: Session, requests: Iterable[RequestRow], settings: Settings) -> Attribution:
     """Return every analysis of a session's capture, or why there is none.
 
-    ``session`` is ``session.json``, ``requests`` the rows of ``requests.csv``. A capture on the ramp gives seconds and
-    no share: its step is not the one that was measured. A session that is no measurement has no attribution either:
-    a form that did not take effect must not be explained as if it had.
+    ``requests`` are those of the session. A capture on the ramp gives seconds and no share: its step is not the one
+    that was measured. A session that is no measurement has no attribution either: a form that did not take effect must
+    not be explained as if it had.
     """
-    head = {key: session[key] for key in ("contract", "form", "window")}
-    capture = session.get("capture") or {"status": "off", "reason": "nothing was captured"}
-    if session["status"] != "measured":
-        return {**head, "status": "refused", "reason": f"the session is {session['status']}: {session.get('reason')}"}
-    if capture["status"] not in ("captured", "on_ramp"):
-        reason = capture.get("reason") or capture.get("why")
-        return {**head, "status": "refused", "reason": f"the capture is {capture['status']}: {reason}"}
-    form = parse_form(session["form"])
+    capture = session.capture or Capture(status=CaptureStatus.OFF, reason="nothing was captured")
+    if session.status is not SessionStatus.MEASURED:
+        return _refused(session, f"the session is {session.status}: {session.reason}")
+    if capture.status not in USABLE or not capture.directory:
+        return _refused(session, f"the capture is {capture.status}: {capture.reason or capture.why}")
+    form = parse_form(session.form)
     heads = min(settings.model.heads, settings.model.kv_heads or settings.model.heads) // (form.tp * form.usp)
     options = AttributionOptions(
         form=form,
         layers=settings.model.layers,
         local_heads=max(1, heads),
-        unprofiled_step_s=None if capture["status"] == "on_ramp" else _few_step_s(requests),
+        unprofiled_step_s=None if capture.status is CaptureStatus.ON_RAMP else _few_step_s(requests),
         release_ns=round(settings.attribution.release_us * 1000),
         drain_ratio=settings.attribution.drain_ratio,
     )
-    found = attribute_directory(capture["directory"], options, limit_pct=settings.attribution.unusable_rows_pct)
-    return {**head, **found, "capture": dict(capture)}
+    limit_pct = settings.attribution.unusable_rows_pct
+    found = attribute_directory(capture.directory, options, limit_pct=limit_pct, contract=session.contract)
+    return msgspec.structs.replace(found, window=session.window, capture=capture)
 
 
-def with_own_capture(session: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def _refused(session: Session, reason: str) -> Attribution:
+    return Attribution(
+        contract=session.contract,
+        form=session.form,
+        window=session.window,
+        status=AttributionStatus.REFUSED,
+        reason=reason,
+    )
+
+
+def with_own_capture(session: Session, path: Path) -> Session:
     """The session with its capture's folder where it lies now: beside the windows of the form that ``path`` belongs to.
 
     ``path`` is the ``session.json``; the project may have been moved since. Files in the folder are packed or deleted,
     so no other folder is ever taken from what a file says.
     """
-    capture = session.get("capture") or {}
-    if not capture.get("directory"):
-        return dict(session)
-    name = Path(capture["directory"]).name
+    capture = session.capture
+    if capture is None or not capture.directory:
+        return session
+    name = Path(capture.directory).name
     if name in ("", ".."):
-        raise InputError(f"capture.directory is {capture['directory']!r}", where=str(path), expected="a folder's path")
-    return {**session, "capture": {**capture, "directory": str(path.absolute().parent.parent / name)}}
+        raise InputError(f"capture.directory is {capture.directory!r}", where=str(path), expected="a folder's path")
+    here = str(path.absolute().parent.parent / name)
+    return msgspec.structs.replace(session, capture=msgspec.structs.replace(capture, directory=here))
 
 
 def keep_capture(directory: Path, keep: str, *, compress: bool) -> None:
@@ -91,9 +94,7 @@ def keep_capture(directory: Path, keep: str, *, compress: bool) -> None:
             path.unlink()
 
 
-def _few_step_s(requests: Iterable[Mapping[str, str]]) -> float | None:
+def _few_step_s(requests: Iterable[RequestRow]) -> float | None:
     """Median step time of the measured few-step requests, the kind of request that the capture was made in."""
-    steps = [
-        float(row["step_s"]) for row in requests if row["role"] == "measured" and row["tier"] == "few" and row["step_s"]
-    ]
+    steps = [row.step_s for row in requests if row.role is Role.MEASURED and row.tier == FEW and row.step_s]
     return median(steps) if steps else None

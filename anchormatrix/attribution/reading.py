@@ -7,9 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from anchormatrix.attribution.bubbles import RankBubbles
 from anchormatrix.attribution.collectives import SERIAL
-from anchormatrix.attribution.masking import MaskBound
+from anchormatrix.records.attribution import MaskBound, RankBubbles, Sentence
 
 
 def readings(
@@ -18,8 +17,8 @@ def readings(
     groups: pd.DataFrame,
     bounds: Sequence[MaskBound],
     found: Sequence[RankBubbles],
-) -> list[dict[str, str]]:
-    """Return ``{"about", "text"}`` for the step, the collectives, the bound and the bubbles of the slowest rank."""
+) -> tuple[Sentence, ...]:
+    """Return a sentence for the step, the collectives, the bound and the bubbles of the slowest rank."""
     rank = worst["rank"]
     sentences = {"steps": _step(worst, exposed_share), "collectives": _collectives(groups[groups["rank"] == rank])}
     for bound in bounds:
@@ -28,7 +27,7 @@ def readings(
     for one in found:
         if one.rank == rank:
             sentences["bubbles"] = _bubbles(one)
-    return [{"about": about, "text": text} for about, text in sentences.items() if text]
+    return tuple(Sentence(about=about, text=text) for about, text in sentences.items() if text)
 
 
 def _step(worst: Mapping[str, int], share: float | None) -> str:
@@ -77,14 +76,14 @@ def _bound(bound: MaskBound) -> str:
 
 
 def _bubbles(found: RankBubbles) -> str:
-    if not found.gap_ns:
+    if not found.gap_ms:
         return "The compute stream never waits."
-    released, empty = found.gap_released_ns / found.gap_ns, found.gap_empty_ns / found.span_ns
+    released, empty = found.gap_released_ms / found.gap_ms, found.gap_empty_ms / found.span_ms
     text = (
-        f"The compute stream waits {found.gap_ns / 1e6:.2f} ms; {released:.0%} of it ended when a collective did, and "
+        f"The compute stream waits {found.gap_ms:.2f} ms; {released:.0%} of it ended when a collective did, and "
         f"{empty:.1%} of the step nothing ran anywhere, the most that launch-side work can win"
     )
-    if found.groups.empty:
+    if not found.groups:
         return text + "."
-    worst = max(found.groups.to_dict("records"), key=lambda row: row["exposed_ns"])
-    return f"{text}; most exposed is {worst['group']} with {worst['exposed_share']:.0%} of its time in the gaps."
+    worst = max(found.groups, key=lambda group: group.exposed_ms)
+    return f"{text}; most exposed is {worst.group} with {worst.exposed_share:.0%} of its time in the gaps."

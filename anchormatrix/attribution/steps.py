@@ -14,11 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from anchormatrix.attribution.findings import Finding, by_text
+from anchormatrix.attribution.findings import by_text
 from anchormatrix.attribution.intervals import union_of
+from anchormatrix.attribution.milliseconds import ms
 from anchormatrix.captures.names import COMPUTE
 from anchormatrix.captures.table import STEP_COLUMNS, Capture, is_collective, is_core
 from anchormatrix.errors import InputError
+from anchormatrix.records.attribution import Finding, StageDelta
 
 PARTS = ("computing_ns", "exposed_ns", "free_ns")
 IDENTITY_TOLERANCE = 0.001
@@ -201,26 +203,6 @@ def spread_pct(values: pd.Series) -> float:
     return 100 * float(values.max() - values.min()) / median if median else 0.0
 
 
-@dataclass(frozen=True)
-class StageDelta:
-    """Δ of two captures' steps (b − a), slowest rank against slowest rank, in ns, and what the parts leave over."""
-
-    stage_ns: int
-    computing_ns: int
-    exposed_ns: int
-    overlapped_ns: int
-    free_ns: int
-    bubble_ns: int
-    residual_ns: int
-    ranks: tuple[int, int]
-
-    @property
-    def closes(self) -> bool:
-        """Whether the parts explain ΔStage to 0.1 % of the larger of the changes, at least 1 µs."""
-        largest = max(abs(v) for v in (self.stage_ns, self.computing_ns, self.exposed_ns, self.free_ns))
-        return abs(self.residual_ns) <= max(_SLACK_NS, 2 * IDENTITY_TOLERANCE * largest)
-
-
 def delta(a: pd.DataFrame, b: pd.DataFrame) -> StageDelta:
     """Return Δ of one step each, the slowest rank of either: ΔStage ≈ ΔComputing + Δexposed + ΔFree + ΔBubble.
 
@@ -232,7 +214,18 @@ def delta(a: pd.DataFrame, b: pd.DataFrame) -> StageDelta:
     change = {key: rows[1][key] - rows[0][key] for key in (*PARTS, "overlapped_ns", "stage_ns")}
     extra = bubble[1] - bubble[0]
     residual = change["stage_ns"] - sum(change[part] for part in PARTS) - extra
-    return StageDelta(**change, bubble_ns=extra, residual_ns=residual, ranks=(rows[0]["rank"], rows[1]["rank"]))
+    largest = max(abs(change[key]) for key in ("stage_ns", *PARTS))
+    return StageDelta(
+        ranks=(rows[0]["rank"], rows[1]["rank"]),
+        stage_ms=ms(change["stage_ns"]),
+        computing_ms=ms(change["computing_ns"]),
+        exposed_ms=ms(change["exposed_ns"]),
+        overlapped_ms=ms(change["overlapped_ns"]),
+        free_ms=ms(change["free_ns"]),
+        bubble_ms=ms(extra),
+        residual_ms=ms(residual),
+        closes=abs(residual) <= max(_SLACK_NS, 2 * IDENTITY_TOLERANCE * largest),
+    )
 
 
 def step_findings(capture: Capture, table: pd.DataFrame, step: int) -> list[Finding]:

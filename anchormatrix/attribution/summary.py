@@ -5,31 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
-from anchormatrix.attribution.bubbles import RELEASE_NS, BubbleOptions, RankBubbles, bubbles, layer_runs
+from anchormatrix.attribution.bubbles import RELEASE_NS, BubbleOptions, bubbles, layer_runs
 from anchormatrix.attribution.collectives import collectives, concurrency, groups_of, reconcile
 from anchormatrix.attribution.effect import check_effect
-from anchormatrix.attribution.findings import Finding, by_text
+from anchormatrix.attribution.findings import by_text
+from anchormatrix.attribution.hiding import DRAIN_RATIO, usable_chunks
 from anchormatrix.attribution.layers import attention_of
-from anchormatrix.attribution.masking import DRAIN_RATIO, MaskBound, MaskOptions, bound, mask_bounds, usable_chunks
+from anchormatrix.attribution.masking import MaskOptions, mask_bounds
 from anchormatrix.attribution.reading import readings
-from anchormatrix.attribution.results import (
-    bound_json,
-    bubbles_json,
-    collectives_json,
-    ms,
-    step_row,
-    steps_json,
-    timeline_json,
-)
+from anchormatrix.attribution.results import all_collectives, chosen_step, step_rows
 from anchormatrix.attribution.steps import check_agreement, choose_step, decompose, slowest, step_findings, whole_trace
-from anchormatrix.attribution.timeline import layer_timeline
+from anchormatrix.attribution.timeline import lanes, layer_timeline
 from anchormatrix.captures.open import LIMIT_PCT, load_capture
 from anchormatrix.captures.table import Capture
 from anchormatrix.errors import InputError
+from anchormatrix.records.attribution import (
+    Attribution,
+    AttributionStatus,
+    Bubbles,
+    Finding,
+    MaskBound,
+    Masking,
+    RankBubbles,
+    Steps,
+    Timeline,
+)
 from anchormatrix.records.form import Form
 
 # The family that masking hides, by the degree that causes it, the first that a form has.
@@ -63,17 +66,18 @@ class AttributionOptions:
 
 
 def attribute_directory(
-    directory: Path | str, options: AttributionOptions, *, limit_pct: float = LIMIT_PCT
-) -> dict[str, Any]:
-    """Return every analysis of a capture, or ``{"status": "refused", "reason": …}`` when it cannot be analysed."""
+    directory: Path | str, options: AttributionOptions, *, limit_pct: float = LIMIT_PCT, contract: str | None = None
+) -> Attribution:
+    """Return every analysis of a capture, or why it was refused when it cannot be analysed."""
     try:
-        return attribute(load_capture(directory, limit_pct=limit_pct), options)
+        return attribute(load_capture(directory, limit_pct=limit_pct), options, contract=contract)
     except InputError as error:
-        return {"status": "refused", "reason": str(error)}
+        form = options.form.name if options.form else None
+        return Attribution(contract=contract, form=form, status=AttributionStatus.REFUSED, reason=str(error))
 
 
-def attribute(capture: Capture, options: AttributionOptions) -> dict[str, Any]:
-    """Return every analysis as plain JSON values.
+def attribute(capture: Capture, options: AttributionOptions, *, contract: str | None = None) -> Attribution:
+    """Return every analysis of a capture.
 
     An analysis that does not apply (no attention kernels, no collectives) says why under ``missing`` and leaves its
     list empty. Raises :class:`InputError` when not even the step can be decomposed.
@@ -102,30 +106,36 @@ def attribute(capture: Capture, options: AttributionOptions) -> dict[str, Any]:
         ]
     )
     share = _exposed_share(worst, options.unprofiled_step_s)
-    return {
-        "status": "analysed",
-        "form": options.form.name if options.form else None,
-        "steps": {
-            **steps_json(table, choice),
-            "unprofiled_step_s": options.unprofiled_step_s,
-            "exposed_share": share,
-            "agreement": check_agreement(capture)[0],
-            "all": [{"step": int(row["step"]), **step_row(row)} for row in table.to_dict("records")],
-            "whole_trace": [step_row(row) for row in whole_trace(capture).to_dict("records")],
-        },
-        "collectives": collectives_json(capture, layers=options.layers),
-        "masking": {"ranks": [_with_timed_bound(one, table, choice.step, options) for one in bounds]},
-        "bubbles": {"ranks": [bubbles_json(one) for one in found]},
-        "effect": {"ok": effect.ok, "checks": [check.as_dict() for check in effect.checks]},
-        "timeline": _timeline(capture, choice.step, worst["rank"], options, missing),
-        "findings": [finding.as_dict() for finding in findings],
-        "missing": missing,
-        "reading": readings(worst, share, groups, bounds, found),
-        "family": capture.family,
-        "rows_read": capture.rows_read,
-        "rows_unusable": dict(capture.rows_unusable),
-        "notes": list(capture.notes),
-    }
+    chosen = chosen_step(table, choice)
+    return Attribution(
+        contract=contract,
+        form=options.form.name if options.form else None,
+        status=AttributionStatus.ANALYSED,
+        steps=Steps(
+            step=chosen.step,
+            why=chosen.why,
+            ranks=chosen.ranks,
+            slowest_rank=chosen.slowest_rank,
+            spread_pct=chosen.spread_pct,
+            unprofiled_step_s=options.unprofiled_step_s,
+            exposed_share=share,
+            agreement=check_agreement(capture)[0],
+            all=step_rows(table, numbered=True),
+            whole_trace=step_rows(whole_trace(capture)),
+        ),
+        collectives=all_collectives(capture, layers=options.layers),
+        masking=Masking(ranks=tuple(bounds)),
+        bubbles=Bubbles(ranks=tuple(found)),
+        effect=effect,
+        timeline=_timeline(capture, choice.step, worst["rank"], options, missing),
+        findings=tuple(findings),
+        missing=missing,
+        reading=readings(worst, share, groups, bounds, found),
+        family=capture.family,
+        rows_read=capture.rows_read,
+        rows_unusable=dict(capture.rows_unusable),
+        notes=tuple(capture.notes),
+    )
 
 
 def _exposed_share(worst: dict[str, int], unprofiled_step_s: float | None) -> float | None:
@@ -159,37 +169,13 @@ def _bounds(
         drain_ratio=options.drain_ratio,
         family=family,
         local_heads=options.local_heads,
+        unprofiled_step_s=options.unprofiled_step_s,
     )
     try:
         return mask_bounds(capture, table, step, wanted)
     except InputError as error:
         missing["masking"] = str(error)
         return []
-
-
-def _with_timed_bound(found: MaskBound, table: pd.DataFrame, step: int, options: AttributionOptions) -> dict[str, Any]:
-    """A rank's bound as captured, and, where the step without the profiler is known, as the timed step has it.
-
-    The profiler stretches the attention kernels that hide and not the communication to be hidden, so near c = f a bound
-    of captured times is optimistic. F is deflated by captured computing and idle time ÷ (step without the profiler −
-    exposed).
-    """
-    values = bound_json(found)
-    row = table[(table["step"] == step) & (table["rank"] == found.rank)].iloc[0]
-    rest_ns = (options.unprofiled_step_s or 0.0) * 1e9 - float(row["exposed_ns"])
-    captured_ns = float(row["computing_ns"]) + float(row["free_ns"])
-    if rest_ns <= 0 or captured_ns <= 0:
-        return values
-    hiding_ns = found.f_total_ns * rest_ns / captured_ns
-    ratio = found.c_total_ns / hiding_ns if hiding_ns else None
-    values["F_timed_ms"] = ms(hiding_ns)
-    values["c_over_f_timed"] = None if ratio is None else round(ratio, 6)
-    values["bound_timed"] = round(bound(found.c_total_ns, hiding_ns, found.chunks, options.drain_ratio), 6)
-    if ratio is not None and ratio > 1 >= (found.c_over_f or 0.0):
-        values["warnings"].append(
-            f"c/f is {ratio:.2f} with attention as long as without the profiler: the captured bound is optimistic"
-        )
-    return values
 
 
 def _bubbles(
@@ -235,12 +221,10 @@ def _splits(capture: Capture, step: int, options: AttributionOptions, layers: in
         yield forward if divides else None
 
 
-def _timeline(
-    capture: Capture, step: int, rank: int, options: AttributionOptions, missing: dict[str, str]
-) -> dict[str, Any]:
+def _timeline(capture: Capture, step: int, rank: int, options: AttributionOptions, missing: dict[str, str]) -> Timeline:
     if rank not in capture.ranks:
         missing["timeline"] = f"rank {rank} has no kernel table"
-        return {}
+        return Timeline()
     try:
         found = layer_timeline(
             rank,
@@ -251,5 +235,5 @@ def _timeline(
         )
     except InputError as error:
         missing["timeline"] = str(error)
-        return {}
-    return timeline_json(found, step, "a middle layer" if options.layers else "a middle stretch of the step")
+        return Timeline()
+    return lanes(found, step, "a middle layer" if options.layers else "a middle stretch of the step")

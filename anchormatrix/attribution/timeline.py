@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,10 +12,13 @@ from anchormatrix.attribution.bubbles import RELEASE_NS, released, stream_of
 from anchormatrix.attribution.collectives import groups_of
 from anchormatrix.attribution.intervals import Intervals, union, union_of
 from anchormatrix.attribution.layers import Attention, attention_of
+from anchormatrix.attribution.milliseconds import ms
 from anchormatrix.captures.table import is_collective
+from anchormatrix.records.attribution import Lane, Segment, Timeline
 
 RELEASED, IN_FLIGHT, OTHER_WORK, EMPTY_GAP = ("released", "in_flight", "other_work", "empty")
 _LIMIT = 1500
+_GAP_KINDS = {RELEASED: "gap_released", IN_FLIGHT: "gap_collective", EMPTY_GAP: "gap_empty"}
 
 
 @dataclass(frozen=True)
@@ -110,3 +113,34 @@ def _gaps(
         for start, end in zip(part.start.tolist(), part.end.tolist(), strict=True)
     ]
     return sorted(found)[:_LIMIT]
+
+
+def lanes(found: LayerTimeline, step: int, layer: str) -> Timeline:
+    """One layer as lanes of segments, in ms from the layer's start, for a picture.
+
+    The compute lane holds kernels and gaps by cause; each (family, communicator) has a lane, in which the time that
+    compute hides is a segment of its own.
+    """
+    start, end = found.span
+    compute = [(a, b, "compute", name) for a, b, name in found.compute]
+    gaps = [(a, b, _GAP_KINDS.get(cause, "other"), cause) for a, b, cause in found.gaps]
+    drawn = [("compute", sorted([*compute, *gaps]))]
+    groups: dict[str, list[tuple[int, int, str, str]]] = {}
+    for first, last, hidden, family, communicator in found.pieces:
+        label = f"{family}:{communicator}" if communicator else family
+        groups.setdefault(label, []).append((first, last, "hidden" if hidden else "communication", label))
+    drawn += sorted(groups.items())
+    return Timeline(
+        rank=found.rank,
+        step=step,
+        layer=layer,
+        duration_ms=ms(end - start),
+        lanes=tuple(Lane(name=name, segments=tuple(_segments(pieces, start, end))) for name, pieces in drawn),
+    )
+
+
+def _segments(pieces: Iterable[tuple[int, int, str, str]], start: int, end: int) -> Iterable[Segment]:
+    for whole_first, whole_last, kind, name in pieces:
+        first, last = max(whole_first, start), min(whole_last, end)
+        if last > first:
+            yield Segment(start_ms=ms(first - start), duration_ms=ms(last - first), kind=kind, name=name)

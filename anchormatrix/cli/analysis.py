@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from anchormatrix.attribution.tables import text_table
 from anchormatrix.captures.open import LIMIT_PCT, load_capture
 from anchormatrix.captures.table import Capture
 from anchormatrix.cli.command import FINDING
+from anchormatrix.cli.tables import text_table
+from anchormatrix.records.attribution import Finding
+from anchormatrix.store.codec import plain
 from anchormatrix.store.files import write_json
 
 
@@ -70,13 +72,13 @@ def show(title: str, rows: Iterable[Mapping[str, Any]], columns: Sequence[str] |
     print(f"\n{title}\n{text_table(rows, columns)}")
 
 
-def finish(values: Mapping[str, Any], findings: Iterable[Any], json_file: Path | None) -> int:
+def finish(values: Mapping[str, Any], findings: Iterable[Finding], json_file: Path | None) -> int:
     """Print findings, write the JSON, and return the exit code: 1 when something was found."""
-    listed = [finding.as_dict() for finding in findings]
+    listed = tuple(findings)
     for finding in listed:
-        print(f"\nfinding ({finding['kind']}): {finding['text']}" + _ranks(finding["ranks"]))
+        print(f"\nfinding ({finding.kind}): {finding.text}" + _ranks(finding.ranks))
     if json_file:
-        write_json(json_file, {**values, "findings": listed})
+        write_json(json_file, {**values, "findings": [plain(finding) for finding in listed]})
     return FINDING if listed else 0
 
 

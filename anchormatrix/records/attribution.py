@@ -71,6 +71,23 @@ class Steps(ChosenStep, frozen=True):
     whole_trace: tuple[StepRow, ...]
 
 
+class StageDelta(Record, frozen=True):
+    """Δ of two captures' steps (b − a), slowest rank against slowest rank, and what the parts leave over.
+
+    ``closes``: the parts explain Δ of the stage to 0.1 % of the larger of the changes, at least 1 µs.
+    """
+
+    ranks: tuple[int, int]
+    stage_ms: float
+    computing_ms: float
+    exposed_ms: float
+    overlapped_ms: float
+    free_ms: float
+    bubble_ms: float
+    residual_ms: float
+    closes: bool
+
+
 class Family(Record, frozen=True):
     """The calls of one collective family on one communicator. ``union_ms`` is the time in which at least one runs."""
 

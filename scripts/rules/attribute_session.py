@@ -7,30 +7,27 @@ capture.keep and capture.compress say. A capture that failed or cannot be analys
 from __future__ import annotations
 
 import argparse
-import csv
 from pathlib import Path
 
-from anchormatrix.attribution.of_session import SESSION_SHAPE, attribute_session, keep_capture, with_own_capture
+from anchormatrix.attribution.of_session import attribute_session, keep_capture, with_own_capture
 from anchormatrix.cli.command import run
 from anchormatrix.config.merge import load_settings
-from anchormatrix.store.files import read_json, write_json
-from anchormatrix.store.shapes import check_shape
+from anchormatrix.records.attribution import AttributionStatus
+from anchormatrix.records.requests import RequestRow
+from anchormatrix.records.session import Session
+from anchormatrix.store.codec import read_record, read_table, write_record
 
 
 def main() -> int:
     """Read, attribute, write, tidy up."""
     args = _arguments()
     settings = load_settings(args.config)
-    values = read_json(args.session)
-    check_shape(values, SESSION_SHAPE, str(args.session))
-    session = with_own_capture(values, args.session)
-    with args.requests.open(encoding="utf-8", newline="") as stream:
-        found = attribute_session(session, list(csv.DictReader(stream)), settings)
-    write_json(args.out, found)
-    directory = (session.get("capture") or {}).get("directory")
-    if directory and found["status"] == "analysed":
-        keep_capture(Path(directory), settings.capture.keep, compress=settings.capture.compress)
-    print(f"{session['form']}: {found.get('reason') or found['reading'][0]['text']}")
+    session = with_own_capture(read_record(args.session, Session), args.session)
+    found = attribute_session(session, read_table(args.requests, RequestRow), settings)
+    write_record(args.out, found)
+    if found.capture and found.capture.directory and found.status is AttributionStatus.ANALYSED:
+        keep_capture(Path(found.capture.directory), settings.capture.keep, compress=settings.capture.compress)
+    print(f"{session.form}: {found.reason or (found.reading or ())[0].text}")
     return 0
 
 

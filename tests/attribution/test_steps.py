@@ -140,27 +140,27 @@ def test_a_straggler_is_the_rank_that_works_longest_not_the_one_that_waits():
 
 def test_the_difference_of_two_steps_closes():
     found = delta(table_of(step(100, 70, 20, 10)), table_of(step(130, 80, 38, 12)))
-    assert (found.stage_ns, found.computing_ns, found.exposed_ns, found.free_ns) == (30 * MS, 10 * MS, 18 * MS, 2 * MS)
-    assert (found.residual_ns, found.closes) == (0, True)
+    assert (found.stage_ms, found.computing_ms, found.exposed_ms, found.free_ms) == (30, 10, 18, 2)
+    assert (found.residual_ms, found.closes) == (0, True)
 
 
 def test_the_difference_compares_the_slowest_ranks():
     a = table_of(step(100, 70, 20, 10), step(110, 90, 10, 10, rank=1))
     found = delta(a, table_of(step(120, 100, 10, 10)))
-    assert (found.ranks, found.stage_ns) == ((1, 0), 10 * MS)
+    assert (found.ranks, found.stage_ms) == ((1, 0), 10)
 
 
 def test_a_bubble_beside_the_parts_belongs_to_the_difference_and_one_inside_does_not():
     plain = table_of(step(100, 70, 20, 10))
     beside = delta(plain, table_of(step(115, 70, 20, 10, bubble_ns=15 * MS)))
     inside = delta(plain, table_of(step(115, 70, 35, 10, bubble_ns=15 * MS)))
-    assert (beside.bubble_ns, beside.residual_ns) == (15 * MS, 0)
-    assert (inside.bubble_ns, inside.exposed_ns, inside.residual_ns) == (0, 15 * MS, 0)
+    assert (beside.bubble_ms, beside.residual_ms) == (15, 0)
+    assert (inside.bubble_ms, inside.exposed_ms, inside.residual_ms) == (0, 15, 0)
 
 
 def test_a_difference_that_does_not_close_says_what_is_left():
     found = delta(table_of(step(100, 70, 20, 10)), table_of(step(130, 70, 20, 10)))
-    assert (found.residual_ns, found.closes) == (30 * MS, False)
+    assert (found.residual_ms, found.closes) == (30, False)
 
 
 def test_findings_of_several_ranks_with_the_same_text_are_one():
