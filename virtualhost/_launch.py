@@ -1,4 +1,4 @@
-"""Start one of the tools in ``bin/``. Kept free of newer syntax: the first ``python3`` on PATH may be any."""
+"""The start of a tool in ``bin/``. Kept free of newer syntax: the first ``python3`` on PATH may be any."""
 
 import importlib
 import os

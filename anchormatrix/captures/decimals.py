@@ -1,4 +1,4 @@
-"""Microseconds written as text -> nanoseconds as 64-bit integers, exactly.
+"""Exact times: microseconds written as text become nanoseconds as 64-bit integers.
 
 A time stamp such as ``1736413971558972.912`` needs 61 bits; a float64 has 53, so its step there is 0.25 µs and two
 kernels may swap places. Nothing in here goes through a float.

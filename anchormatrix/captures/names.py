@@ -1,4 +1,4 @@
-"""What a kernel's name and core say: core class, family of the collective, communicator."""
+"""The names of kernels, and what they say: core class, family of the collective, communicator."""
 
 from __future__ import annotations
 

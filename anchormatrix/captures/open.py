@@ -1,4 +1,4 @@
-"""A directory of profiler files -> :class:`Capture`: which family, which ranks, which file belongs to which."""
+"""A directory of profiler files as a :class:`Capture`: which family, which ranks, which file belongs to which."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the commands in scripts/ share: exit codes, options, tables on a terminal. The only room that prints."""
+"""The frame of the commands in scripts/: exit codes, options, tables on a terminal. The only room that prints."""

@@ -1,4 +1,4 @@
-"""What the attribution commands share: the capture's options, and a result as tables on stdout and JSON in a file."""
+"""The frame of the attribution commands: a capture's options, and a result as tables on stdout and JSON in a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every command shares: errors as one line, exit codes 0, 1 (finding) and 2."""
+"""The frame of every command: errors as one line, exit codes 0, 1 (finding) and 2."""
 
 from __future__ import annotations
 

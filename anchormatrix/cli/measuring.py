@@ -1,4 +1,4 @@
-"""What the measuring commands share: their common options, the opened host, and a clean end on SIGTERM."""
+"""The frame of the measuring commands: their common options, the opened host, and a clean end on SIGTERM."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Vendor tools: their text becomes cards, links and processes."""
+"""The vendors' devices: how their tools' text becomes cards, links and processes."""

@@ -1,4 +1,4 @@
-"""What a vendor's device must offer to the rest: one reading of the host, and how to make a process see some cards."""
+"""The interface of a vendor's device: one reading of the host, and how a process is made to see some cards."""
 
 from __future__ import annotations
 

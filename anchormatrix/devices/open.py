@@ -1,4 +1,4 @@
-"""From the configuration to a vendor's device."""
+"""The vendor's device that the configuration names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all readers of vendor tools' text share: clean lines that remember where they stood, and errors that say so."""
+"""The lines of a vendor tool's text: cleaned, remembering where they stood, with errors that say so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a serving engine must offer: from a form to a command line, and what its log must then say."""
+"""The interface of a serving engine: from a form to a command line, and what its log must then say."""
 
 from __future__ import annotations
 

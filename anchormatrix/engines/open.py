@@ -1,4 +1,4 @@
-"""Choosing the engine that the configuration names."""
+"""The engine that the configuration names."""
 
 from __future__ import annotations
 

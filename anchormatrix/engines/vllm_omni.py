@@ -1,4 +1,4 @@
-"""vllm-omni: every form and feature as arguments and environment, on Ascend and on CUDA."""
+"""The vllm-omni engine: every form and feature as arguments and environment, on Ascend and on CUDA."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Where commands run: this machine, or one reached over SSH."""
+"""The hosts that commands run on: this machine, or one reached over SSH."""

@@ -1,4 +1,4 @@
-"""How the supervision agent is started: its source is handed to a bare Python, here and over SSH alike.
+"""The start of the supervision agent: its source is handed to a bare Python, here and over SSH alike.
 
 Nothing is installed and no file is left on the host; the interpreter there needs to know nothing of this project.
 """

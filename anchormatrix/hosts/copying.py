@@ -1,4 +1,4 @@
-"""Copying what a host made to where it is kept: under a temporary name first, folders file by file."""
+"""Copies of what a host made, where they are kept: under a temporary name first, folders file by file."""
 
 from __future__ import annotations
 

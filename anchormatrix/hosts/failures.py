@@ -1,4 +1,4 @@
-"""What a person is told when a command on a host fails, or a card there is not free."""
+"""The errors of a host: what a person is told when a command fails there, or a card is not free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who holds which cards of a host, for anybody to look at; ``host.lease`` takes them.
+"""The holders of a host's cards, for anybody to look at; ``host.lease`` takes them.
 
 One lock file per card lies in ``host.lease_dir`` on the host. The lock is the kernel's (``flock``): it lives as long as
 what was started under it, and ends with it, however it ends. What the holder wrote into the file is for people.

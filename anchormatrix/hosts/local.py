@@ -1,4 +1,4 @@
-"""This machine as a host."""
+"""The local host: how commands run and servers are supervised on this machine."""
 
 from __future__ import annotations
 

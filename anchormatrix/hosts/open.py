@@ -1,4 +1,4 @@
-"""From the configuration to an open host."""
+"""The host that the configuration names, opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who a results folder and the commands of a run belong to: one run at a time, and no command outlives its run."""
+"""The owner of a results folder and of a run's commands: one run at a time, and no command outlives its run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast a big capture is attributed: generates one, runs the commands as whole processes, prints time and memory.
+"""The cost of attributing a big capture: generates one, runs the commands as whole processes, prints time and memory.
 
 Rows are 33 columns wide and about 221 bytes long, as the Ascend profiler writes them: 90 % compute kernels, 10 %
 collectives whose names are all different. Run by hand, on a quiet machine; of a loaded one only the CPU time means

@@ -1,4 +1,4 @@
-"""How long the nightly page takes on a long history: 60 sessions per night, until there are 1,000,000 cells.
+"""The time of the nightly page on a long history: 60 sessions per night, until there are 1,000,000 cells.
 
 Example:
   python benchmarks/history.py --rows 1000000

@@ -1,4 +1,4 @@
-"""How long taking and giving back cards takes, alone and with eight processes contending. Figure to reach: 20 ms local.
+"""The time of taking and giving back cards, alone and with eight processes contending. Figure to reach: 20 ms local.
 
 python benchmarks/lease.py
 """

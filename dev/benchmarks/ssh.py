@@ -1,4 +1,4 @@
-"""What SSH costs on loopback: one session's overhead over the local path, and the speed of fetching a capture.
+"""The cost of SSH on loopback: one session's overhead over the local path, and the speed of fetching a capture.
 
 Figures to reach: at most 1.5 s per session; 200 MB at no less than half of scp's speed on the same connection.
 Starts its own OpenSSH server as the current user.

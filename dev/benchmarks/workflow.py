@@ -1,4 +1,4 @@
-"""What the workflow itself costs: the default run, orchestration per session, memory, planning a large matrix, import.
+"""The cost of the workflow itself: the default run, orchestration per session, memory, planning a large matrix, import.
 
 Runs the default configuration in a fresh copy of the tracked files (a few minutes on a busy machine) and prints one
 row per figure. Use: python benchmarks/workflow.py [--keep FOLDER]

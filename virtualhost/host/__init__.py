@@ -1,1 +1,1 @@
-"""What a virtual host is, and what it has become by now."""
+"""The virtual host itself: what it is, and what it has become by now."""

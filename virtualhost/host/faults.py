@@ -1,4 +1,4 @@
-"""When a host changes and when something breaks: moments, faults of a session, faults of the vendor's tool."""
+"""The moments at which a host changes or breaks: faults of a session, faults of the vendor's tool."""
 
 from __future__ import annotations
 

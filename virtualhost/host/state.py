@@ -1,4 +1,4 @@
-"""What outlives a process of the virtual host: running jobs, residue on cards, counters, the virtual clock.
+"""The state that outlives a process of the virtual host: running jobs, residue on cards, counters, the virtual clock.
 
 Everything lies in one directory (``VIRTUALHOST_STATE``): ``state.json`` (counters, residue, clock), ``jobs/<pid>.json``
 (one file per running server, removed by a clean stop) and, if a test wants to change the host while it runs,

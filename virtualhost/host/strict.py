@@ -1,4 +1,4 @@
-"""From a mapping, as YAML gives it, to frozen dataclasses: unknown keys and wrong types are errors with their path."""
+"""Frozen dataclasses from mappings as YAML gives them: unknown keys and wrong types are errors with their path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes in and out of a serving session: requests, log text in time, endings; and forms by their names."""
+"""The exchange with a serving session: requests, log text in time, endings; and forms by their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which cores a CPU card has: ``ANCHORMATRIX_CARD_CORES``, one set of cores per card as in ``0,1;2,3``."""
+"""The cores of a CPU card: ``ANCHORMATRIX_CARD_CORES``, one set of cores per card as in ``0,1;2,3``."""
 
 from __future__ import annotations
 

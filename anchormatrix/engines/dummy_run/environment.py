@@ -1,4 +1,4 @@
-"""Make the dummy run's own environment: a virtual environment with pinned torch and diffusers.
+"""The dummy run's own environment: a virtual environment made with pinned torch and diffusers.
 
 On a machine without an NVIDIA GPU a CUDA build of torch would be gigabytes of libraries that nothing uses, so a CPU
 build is looked for first: under its own version (``+cpu``), then as the plain version where that is a CPU build (ARM),

@@ -1,4 +1,4 @@
-"""Fetching files over SSH: as a plain byte stream, continued where it broke off."""
+"""Files fetched over SSH: as a plain byte stream, continued where it broke off."""
 
 from __future__ import annotations
 

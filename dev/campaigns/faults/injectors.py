@@ -1,4 +1,4 @@
-"""What is done to a run, and when: signals, full and read-only disks, damaged files, a shifted clock, a cut connection.
+"""The injectors of faults: signals, full and read-only disks, damaged files, a shifted clock, a cut connection.
 
 A deed is a function of a :class:`Stage`; what ends its effect is registered with ``stage.lifting``.
 """

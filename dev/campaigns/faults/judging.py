@@ -1,4 +1,4 @@
-"""What must hold after a fault, judged from files and processes; every judgement is a word and whether it is right."""
+"""The judgement after a fault, from files and processes: what must hold, each as a word and whether it is right."""
 
 from __future__ import annotations
 

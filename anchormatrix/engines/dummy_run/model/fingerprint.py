@@ -1,4 +1,4 @@
-"""What a request computed, as a value: exact (sha256) and coarse (a few numbers), so that two forms can be compared."""
+"""The fingerprint of a request's result: exact (sha256) and coarse (a few numbers), so that forms can be compared."""
 
 from __future__ import annotations
 

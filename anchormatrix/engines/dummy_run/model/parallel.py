@@ -1,4 +1,4 @@
-"""Split a transformer over the ranks with the parallel interfaces of diffusers and torch.
+"""The split of a transformer over the ranks, by the parallel interfaces of diffusers and torch.
 
 Ulysses, ring and their hybrid are diffusers' context parallelism; tensor parallelism is torch's ``parallelize_module``;
 the two guidance branches of CFG parallelism are computed on two halves of the ranks and exchanged once per step.

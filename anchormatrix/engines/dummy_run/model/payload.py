@@ -1,4 +1,4 @@
-"""HTTP bodies to checked requests: multipart forms for videos, JSON for images. Every wrong field is named."""
+"""HTTP bodies as checked requests: multipart forms for videos, JSON for images. Every wrong field is named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encode, denoise, decode: one request on one rank, every stage timed apart."""
+"""One request on one rank: encode, denoise and decode, each stage timed by itself."""
 
 from __future__ import annotations
 
