@@ -18,9 +18,9 @@ from anchormatrix.engines.open import open_engine
 from anchormatrix.hosts.open import open_host
 from anchormatrix.hosts.owner import follow_owner
 from anchormatrix.measure.rig import Rig
-from anchormatrix.records.contract import Contract, contract_from_dict
+from anchormatrix.records.contract import Contract, StoredContract
 from anchormatrix.records.settings import Settings
-from anchormatrix.store.files import read_json
+from anchormatrix.store.codec import read_record
 
 _ENDINGS = (signal.SIGTERM, signal.SIGINT)
 
@@ -49,7 +49,7 @@ def _moment(text: str) -> datetime | None:
 
 def read_orders(args: argparse.Namespace) -> tuple[Settings, Contract, Path]:
     """The settings, the contract, and the results folder that the contract's file lies in."""
-    contract = contract_from_dict(read_json(args.contract))
+    contract = read_record(args.contract, StoredContract)
     return load_settings(args.config), contract, args.contract.resolve().parent.parent
 
 

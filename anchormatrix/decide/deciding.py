@@ -17,7 +17,6 @@ from anchormatrix.decide.reverify import TriggerLimits, reverify
 from anchormatrix.decide.scaling import scaling
 from anchormatrix.decide.stored import (
     fixed_costs,
-    read_contract,
     read_stored,
     skipped_sessions,
     step_facts,
@@ -25,7 +24,7 @@ from anchormatrix.decide.stored import (
 from anchormatrix.errors import InputError
 from anchormatrix.planning.candidates import pair_statement
 from anchormatrix.planning.configured import candidates_of
-from anchormatrix.records.contract import Contract
+from anchormatrix.records.contract import Contract, StoredContract
 from anchormatrix.records.decision import (
     Basis,
     BasisForm,
@@ -38,6 +37,7 @@ from anchormatrix.records.decision import (
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.plan import ContractPlan, RunPlan
 from anchormatrix.records.settings import Settings
+from anchormatrix.store.codec import read_record
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def conclude(
     results: Path, contract_files: Sequence[Path], plan: RunPlan, settings: Settings
 ) -> tuple[Decision, list[Concluded]]:
     """The decision of a run and what it rests on. Raises :class:`InputError` for an unusable file."""
-    found = [_conclude_one(results, read_contract(path), plan, settings) for path in contract_files]
+    found = [_conclude_one(results, read_record(path, StoredContract), plan, settings) for path in contract_files]
     known = read_bases(results / "decisions.jsonl")
     decision = overall(
         [item.decision for item in found],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from anchormatrix.errors import ConfigError, InputError
 from anchormatrix.records.decision import Basis
 from anchormatrix.records.form import parse_form
 from anchormatrix.store.codec import line_text, parse_record
+from anchormatrix.store.ledger import append_lines
 
 
 def read_bases(path: Path) -> dict[int, list[Basis]]:
@@ -33,13 +33,4 @@ def append_bases(path: Path, lines: Sequence[Basis], known: Mapping[int, Sequenc
     fresh = [line for line in lines if not known.get(line.size) or known[line.size][-1] != line]
     if not fresh:
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+b") as stream:
-        stream.seek(0, os.SEEK_END)
-        if stream.tell():
-            stream.seek(-1, os.SEEK_END)
-            if stream.read(1) != b"\n":
-                stream.write(b"\n")  # after a torn line
-        stream.writelines(line_text(line).encode() for line in fresh)
-        stream.flush()
-        os.fsync(stream.fileno())
+    append_lines(path, lambda: map(line_text, fresh))

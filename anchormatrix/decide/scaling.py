@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from anchormatrix.decide.evidence import FormEvidence
-from anchormatrix.records.contract import Contract, changed_fields
+from anchormatrix.records.contract import Contract, changed_facts
 from anchormatrix.records.decision import Scaling
 from anchormatrix.records.form import Form
 
@@ -26,7 +26,7 @@ def arm_name(form: Form) -> str:
 
 def incomparable(a: Contract, b: Contract) -> str | None:
     """Why two contracts cannot be put in one scaling statement (another load, host or stack), or None."""
-    fields = [change["field"] for change in changed_fields(a, b)]
+    fields = [change.field for change in changed_facts(a, b)]
     other = [field for field in fields if not field.startswith(_GROUP_FIELDS)]
     return f"{', '.join(other)} differ" if other else None
 

@@ -18,7 +18,7 @@ from anchormatrix.measure.bandwidth.curve import Curves
 from anchormatrix.planning.configured import memory_limits
 from anchormatrix.planning.model_figures import figures_from
 from anchormatrix.records.bandwidth import SizeSweep
-from anchormatrix.records.contract import Contract, contract_from_dict
+from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.plan import ContractPlan
 from anchormatrix.records.settings import Settings
@@ -47,11 +47,6 @@ _ATTRIBUTION = {
     "collectives": Maybe({"ranks": [{"rank": int, "families": [_FAMILY | {"union_over_sum": Maybe(float)}]}]}),
     "masking": Maybe({"ranks": [_MASKING_RANK]}),
 }
-
-
-def read_contract(path: Path) -> Contract:
-    """Read a ``contract.json``."""
-    return contract_from_dict(read_json(path))
 
 
 def read_stored(results: Path, contract: Contract, planned: ContractPlan, settings: Settings) -> Stored:

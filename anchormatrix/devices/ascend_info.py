@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
+
+import msgspec
 
 from anchormatrix.devices.text import HEALTHY, WARNING, Line, Source, known_health, source
 from anchormatrix.records.host import Card, CardProcess
@@ -92,7 +93,7 @@ class _InfoTable:
             if (npu, chip) not in places:
                 raise self._found.error(None, f"lists a process on NPU {npu} chip {chip}, which is not a listed card")
         return tuple(
-            replace(card, processes=tuple(self._processes.get((card.npu, card.chip), ())))
+            msgspec.structs.replace(card, processes=tuple(self._processes.get((card.npu, card.chip), ())))
             for _, card in sorted(self._cards.items())
         )
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import msgspec
 
 from anchormatrix.devices.nvidia_topology import parse_topology
 from anchormatrix.devices.text import HEALTHY, WARNING, Line, Source, source
@@ -180,7 +182,7 @@ def _health(found: Source, line: Line, row: Mapping[str, str]) -> str:
 
 def _with_processes(gpus: Sequence[_Gpu], text: str) -> tuple[Card, ...]:
     by_uuid = parse_processes(text, {gpu.uuid: gpu.card for gpu in gpus}) if text.strip() else {}
-    return tuple(replace(gpu.card, processes=by_uuid.get(gpu.uuid, ())) for gpu in gpus)
+    return tuple(msgspec.structs.replace(gpu.card, processes=by_uuid.get(gpu.uuid, ())) for gpu in gpus)
 
 
 def _column(cell: str) -> str:

@@ -8,29 +8,29 @@ from anchormatrix.devices.open import open_device
 from anchormatrix.errors import HostError, quoted_line
 from anchormatrix.hosts.base import Host
 from anchormatrix.hosts.open import open_host
-from anchormatrix.records.host import Live, Stack
+from anchormatrix.records.host import NOT_STATED, HostProbe, Stack
 from anchormatrix.records.settings import Settings
 
 _LOG_LINE = re.compile(r"^\W*(DEBUG|INFO|WARN(ING)?|ERROR|CRITICAL|Traceback)\b|\b\d\d:\d\d:\d\d\b|[Ww]arning:")
 
 
-def read_live(settings: Settings) -> Live:
+def probe_host(settings: Settings) -> HostProbe:
     """Open the host, read it once, and close it again. Raises :class:`HostError` or ``InputError``."""
     host = open_host(settings.host)
     try:
-        return read_live_on(host, settings)
+        return _read(host, settings)
     finally:
         host.close()
 
 
-def read_live_on(host: Host, settings: Settings) -> Live:
+def _read(host: Host, settings: Settings) -> HostProbe:
     """Read cards, links and software versions on an open host."""
     state = open_device(settings.device).read(host, timeout_s=settings.host.command_timeout_s)
     versions = dict(state.versions)
-    return Live(
+    return HostProbe(
         state,
         Stack(
-            driver=versions.get("driver", "not stated"),
+            driver=versions.get("driver", NOT_STATED),
             toolkit=read_version(host, settings.device.toolkit, settings, "device.toolkit"),
             framework=settings.engine.kind,
             framework_version=read_version(host, settings.engine.version, settings, "engine.version"),

@@ -6,14 +6,16 @@ import itertools
 import json
 import operator
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from anchormatrix.history.circumstances import Circumstances
 from anchormatrix.history.store import History
+from anchormatrix.records.contract import Contract
 from anchormatrix.records.night import Place
+from anchormatrix.store.codec import parse_record
 
 _DURATIONS = 5
 _COLUMNS = "health, temperature_c, tenants, load, versions"
@@ -62,12 +64,10 @@ class Recorded:
 
 @dataclass(frozen=True)
 class ContractRow:
-    """A contract as recorded. ``facts`` is its canonical JSON, decoded."""
+    """A contract as recorded, with its version among those of its card count."""
 
-    id: str
-    size: int
+    contract: Contract
     version: int
-    facts: Mapping[str, Any]
 
 
 def all_series(history: History, contracts: Sequence[str]) -> tuple[Series, ...]:
@@ -129,11 +129,12 @@ def nights_before(history: History, night: str, count: int) -> list[str]:
 
 
 def contract_rows(history: History, ids: Sequence[str]) -> dict[str, ContractRow]:
-    """The facts of contracts, by id."""
-    rows = history.connection.execute(
-        f"SELECT id, size, version, facts FROM contracts WHERE id IN ({_marks(ids)})", ids
-    )
-    return {row[0]: ContractRow(row[0], row[1], row[2], json.loads(row[3])) for row in rows}
+    """Contracts by id. Raises :class:`InputError` for recorded facts that are no contract."""
+    rows = history.connection.execute(f"SELECT id, version, facts FROM contracts WHERE id IN ({_marks(ids)})", ids)
+    return {
+        identity: ContractRow(parse_record(facts, Contract, where=f"contract {identity} in the history"), version)
+        for identity, version, facts in rows
+    }
 
 
 def contracts_measured(history: History, since: str) -> dict[int, list[tuple[str, str]]]:

@@ -15,8 +15,9 @@ from anchormatrix.history.circumstances import circumstances_from, number
 from anchormatrix.history.reruns import write_reruns
 from anchormatrix.history.store import History, open_history
 from anchormatrix.measure.ramp import spread_pct
-from anchormatrix.records.contract import contract_from_dict
+from anchormatrix.records.contract import StoredContract
 from anchormatrix.records.night import NOT_STARTED, SKIPPED, Place, night_of
+from anchormatrix.store.codec import read_record
 from anchormatrix.store.files import read_json
 
 
@@ -126,11 +127,10 @@ def _insert_cells(history: History, result: SessionResult, night: str, session: 
 def _contract_facts(path: Path, expected: str) -> tuple[str, int, int, str] | None:
     if not path.exists():
         return None
-    values = read_json(path)
-    contract = contract_from_dict(values)
+    contract = read_record(path, StoredContract)
     if contract.id != expected:
         raise InputError(f"is {contract.id}", where=str(path), expected=f"{expected}, which its sessions name")
-    return contract.id, contract.size, _whole(values.get("version")), contract.canonical
+    return contract.id, contract.size, contract.version, contract.canonical
 
 
 def _whole(value: Any) -> int:

@@ -23,7 +23,7 @@ from anchormatrix.history.query import (
 )
 from anchormatrix.history.store import History
 from anchormatrix.history.trend import Change, Judgement, judge_series
-from anchormatrix.records.contract import changed_fields, contract_from_dict
+from anchormatrix.records.contract import changed_facts
 from anchormatrix.records.night import (
     NOT_STARTED,
     ChangedCell,
@@ -162,8 +162,8 @@ def review_night(
     current = list(dict.fromkeys(place.contract for place in places)) or [p[-1][1] for p in measured.values() if p]
     known = {contract for pairs in measured.values() for _, contract in pairs}
     facts = contract_rows(history, sorted(known | set(current)))
-    hosts = {facts[contract].facts["host"] for contract in current if contract in facts}
-    facts = {contract: row for contract, row in facts.items() if row.facts["host"] in hosts}
+    hosts = {facts[contract].contract.host for contract in current if contract in facts}
+    facts = {contract: row for contract, row in facts.items() if row.contract.host in hosts}
     earlier = [contract for contract in facts if contract not in current]
     seen = nights_before(history, night, NIGHTS_SHOWN)
     return Review(
@@ -201,7 +201,7 @@ def _reviews(
     return tuple(review for review in reviews if review.points)
 
 
-def _review(history: History, series: Series, contract: ContractRow, night: str, limits: Limits) -> SeriesReview:
+def _review(history: History, series: Series, row: ContractRow, night: str, limits: Limits) -> SeriesReview:
     points = points_of(history, series, NIGHTS_SHOWN, night)
     usable = [i for i, point in enumerate(points) if point.dispersion_pct <= limits.dispersion_pct]
     judged = judge_series([points[i].step_s for i in usable], floor_pct=limits.floor_pct)
@@ -213,7 +213,7 @@ def _review(history: History, series: Series, contract: ContractRow, night: str,
         level = [points[usable[i]] for i in last.level]
         changed = changed_circumstances(_all(level), _all(shifted))
     judgements = tuple(by_point.get(i) for i in range(len(points)))
-    return SeriesReview(series, contract.size, contract.version, points, judgements, night, changed)
+    return SeriesReview(series, row.contract.size, row.version, points, judgements, night, changed)
 
 
 def _all(points: Iterable[Point]) -> list[Circumstances]:
@@ -229,10 +229,7 @@ def _boundaries(
             if contract not in facts:
                 continue
             if before and contract != before:
-                yield Boundary(size, night, before, contract, _what_changed(facts[before], facts[contract]))
+                changed = changed_facts(facts[before].contract, facts[contract].contract)
+                words = tuple(f"{item.field}: {item.before} → {item.after}" for item in changed)
+                yield Boundary(size, night, before, contract, words)
             before = contract
-
-
-def _what_changed(before: ContractRow, after: ContractRow) -> tuple[str, ...]:
-    old, new = (contract_from_dict({**row.facts, "id": row.id}) for row in (before, after))
-    return tuple(f"{item['field']}: {item['before']} → {item['after']}" for item in changed_fields(old, new))

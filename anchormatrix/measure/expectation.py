@@ -6,15 +6,15 @@ import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from anchormatrix.decide.cells import read_session
 from anchormatrix.errors import ConfigError, InputError
 from anchormatrix.measure.smoke import Expectation
 from anchormatrix.planning.groups import show
-from anchormatrix.records.contract import Contract, contract_from_dict
+from anchormatrix.records.contract import Contract, StoredContract
 from anchormatrix.records.form import Form, parse_form
 from anchormatrix.records.settings import Settings
+from anchormatrix.store.codec import read_record
 from anchormatrix.store.files import read_json
 
 History = Callable[[str, str], float | None]
@@ -70,7 +70,7 @@ def like(contract: Contract, results: Path) -> Iterable[Contract]:
     """Other contracts with results that differ from this one only in the cards, never in what the links are."""
     for path in sorted(results.glob(f"c{contract.size}-*/contract.json")):
         try:
-            other = contract_from_dict(read_json(path))
+            other = read_record(path, StoredContract)
         except InputError:
             continue
         if other.id != contract.id and comparable(contract, other):
@@ -83,9 +83,8 @@ def comparable(a: Contract, b: Contract) -> bool:
 
 
 def _but_cards(contract: Contract) -> str:
-    facts: dict[str, Any] = json.loads(contract.canonical)
-    del facts["cards"], facts["links"]
-    return json.dumps([facts, contract.size, contract.link_class], sort_keys=True)
+    facts = {name: fact for name, fact in contract.facts.items() if name not in ("cards", "links")}
+    return json.dumps([facts, contract.size, contract.link_class])
 
 
 def _smoke_step(folder: Path, form: str) -> float | None:

@@ -9,7 +9,8 @@ from typing import Any
 
 from anchormatrix.errors import InputError
 from anchormatrix.planning.groups import show
-from anchormatrix.records.contract import Contract, contract_from_dict
+from anchormatrix.records.contract import Contract, ContractList, GroupCondition, StoredContract
+from anchormatrix.store.codec import read_record
 from anchormatrix.store.files import read_json
 
 RESIDUE = "residue"
@@ -39,7 +40,7 @@ def damaged_within(contract: Contract, results: Path, *, night: str | None = Non
     for path in sorted(results.glob("c*/smoke.json")):
         try:
             smoke = read_json(path)
-            other = contract_from_dict(read_json(path.parent / "contract.json"))
+            other = read_record(path.parent / "contract.json", StoredContract)
         except InputError:
             continue
         current = states is None or states.get(other.id) == smoke.get("state")
@@ -55,10 +56,9 @@ def _found_residue(smoke: Mapping[str, Any]) -> bool:
     return smoke.get("status") == "rejected" and RESIDUE in kinds
 
 
-def _states(path: Path) -> dict[str, Any] | None:
+def _states(path: Path) -> dict[str, GroupCondition] | None:
     """Health and occupancy of every legal group by contract; None when they are not listed."""
     try:
-        listed = read_json(path)["contracts"]
-        return {str(entry["id"]): entry.get("state") for entry in listed}
-    except (InputError, KeyError, TypeError, AttributeError):
+        return {contract.id: contract.state for contract in read_record(path, ContractList).contracts}
+    except InputError:
         return None

@@ -20,10 +20,10 @@ from anchormatrix.measure.serverlog.parse import Request, parse_serve_log
 from anchormatrix.measure.serverlog.proof import prove
 from anchormatrix.measure.smoke import Expectation, Finding, Smoke, judge_smoke, smoke_step
 from anchormatrix.planning.groups import show
-from anchormatrix.records.contract import Contract, contract_from_dict
+from anchormatrix.records.contract import Contract, ContractList, GroupCondition
 from anchormatrix.records.form import Form
 from anchormatrix.records.host import HostState
-from anchormatrix.store.files import read_json
+from anchormatrix.store.codec import read_record
 
 
 @dataclass(frozen=True)
@@ -181,12 +181,8 @@ def other_groups(contract: Contract, contracts: Path) -> list[Contract]:
     """Idle, healthy groups of the contract's size in ``contracts.json``; none when the file is not there."""
     if not contracts.exists():
         return []
-    listed = read_json(contracts)["contracts"]
-    return [
-        contract_from_dict(entry)
-        for entry in listed
-        if entry["size"] == contract.size and entry["id"] != contract.id and entry.get("state") == "fit"
-    ]
+    listed = read_record(contracts, ContractList).of_size(contract.size)
+    return [other for other in listed if other.id != contract.id and other.state is GroupCondition.FIT]
 
 
 def _runs(contract: Contract, forms: Sequence[Form], rig: Rig, lease: Lease) -> list[SmokeRun]:

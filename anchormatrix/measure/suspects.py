@@ -10,7 +10,8 @@ import os
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from anchormatrix.errors import ContractError, InputError
 from anchormatrix.hosts.base import Lease, StopRecord
@@ -21,6 +22,8 @@ from anchormatrix.measure.smoke_run import smoke_under
 from anchormatrix.planning.groups import show
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import Form
+from anchormatrix.records.suspicion import Suspicion
+from anchormatrix.store.codec import read_record, write_record
 from anchormatrix.store.files import read_json, write_json
 
 NAME = "suspect.json"
@@ -29,9 +32,8 @@ NAME = "suspect.json"
 def mark(contract: Contract, results: Path, what: str) -> None:
     """Remember why the contract's cards are suspect: what was killed on them, or ran far too slowly."""
     when = datetime.now(UTC).isoformat(timespec="seconds")
-    write_json(
-        results / contract.id / NAME,
-        {"contract": contract.id, "cards": list(contract.cards), "what": what, "when": when},
+    write_record(
+        results / contract.id / NAME, Suspicion(contract=contract.id, cards=contract.cards, what=what, when=when)
     )
 
 
@@ -40,20 +42,17 @@ def needs_smoke(stopped: StopRecord | None) -> bool:
     return stopped is not None and (stopped.how == "sigkill" or stopped.survivors > 0)
 
 
-def suspicions(contract: Contract, results: Path) -> list[tuple[Path, dict[str, Any]]]:
+def suspicions(contract: Contract, results: Path) -> list[tuple[Path, Suspicion]]:
     """The marks that touch the contract's cards, of whatever contract; an unreadable mark counts for its own."""
     found = []
     for path in sorted(results.glob(f"*/{NAME}")):
         try:
-            values = read_json(path)
-            cards = {int(card) for card in values["cards"]}
-        except (InputError, KeyError, TypeError, ValueError):
-            values, cards = (
-                {"what": "an unreadable mark"},
-                set(contract.cards) if path.parent.name == contract.id else set(),
-            )
-        if cards & set(contract.cards):
-            found.append((path, {**values, "cards": sorted(cards)}))
+            mark = read_record(path, Suspicion)
+        except InputError:
+            own = contract.cards if path.parent.name == contract.id else ()
+            mark = Suspicion(contract=path.parent.name, cards=own, what="an unreadable mark", when="")
+        if set(mark.cards) & set(contract.cards):
+            found.append((path, mark))
     return found
 
 
@@ -66,7 +65,7 @@ def clear(contract: Contract, form: Form, rig: Rig, results: Path, lease: Lease)
     marks = suspicions(contract, results)
     if not marks and not lease.suspect:
         return
-    why = marks[0][1].get("what") if marks else f"a job had to be killed on {show(lease.suspect)}"
+    why = marks[0][1].what if marks else f"a job had to be killed on {show(lease.suspect)}"
     rig.say(f"cards {show(contract.cards)} are suspect ({why}): smoke first")
     run = smoke_under(contract, form, rig, lease)
     before = smoked_step(contract.id, form, results)
@@ -108,12 +107,12 @@ def after_smoke(contract: Contract, results: Path, smoke: Smoke, stopped: StopRe
         take_back(contract.cards, suspicions(contract, results))
 
 
-def take_back(cards: Iterable[int], marks: Iterable[tuple[Path, dict[str, Any]]]) -> None:
+def take_back(cards: Iterable[int], marks: Iterable[tuple[Path, Suspicion]]) -> None:
     """Remove cards from their marks; a mark without cards is removed."""
     cleared = set(cards)
-    for path, values in marks:
-        left = [card for card in values["cards"] if card not in cleared]
+    for path, mark in marks:
+        left = tuple(card for card in mark.cards if card not in cleared)
         if left:
-            write_json(path, {**{key: value for key, value in values.items() if key != "schema"}, "cards": left})
+            write_record(path, msgspec.structs.replace(mark, cards=left))
         else:
             os.unlink(path)

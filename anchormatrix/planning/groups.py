@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import comb
 
+from anchormatrix.records.contract import GroupCondition, RejectedGroup
 from anchormatrix.records.host import Card, HostState, Topology
 from anchormatrix.records.settings import GroupsSettings, HealthSettings
 
@@ -21,22 +22,13 @@ SECOND_BEST = "not one interconnect domain, bandwidth second-best"
 
 
 @dataclass(frozen=True)
-class Rejection:
-    """A group that is not used, and why. Empty ``cards``: the reason speaks of several groups at once."""
-
-    size: int
-    cards: tuple[int, ...]
-    reason: str
-
-
-@dataclass(frozen=True)
 class Candidate:
-    """A group that may be used. ``state`` is what its cards' health and occupancy looked like, as one word."""
+    """A group that may be used. ``state`` is what its cards' health and occupancy looked like."""
 
     cards: tuple[int, ...]
     reason: str
     one_domain: bool
-    state: str
+    state: GroupCondition
 
 
 @dataclass(frozen=True)
@@ -44,7 +36,7 @@ class Resolution:
     """Candidates per size in order of preference, and the rejected groups with their reasons."""
 
     candidates: Mapping[int, tuple[Candidate, ...]]
-    rejected: tuple[Rejection, ...]
+    rejected: tuple[RejectedGroup, ...]
 
     def why_none(self, size: int) -> str:
         """Why a size has no candidate, in one line."""
@@ -74,7 +66,7 @@ def resolve_groups(
     healthy, idle, whole-domain, lowest index. With ``on_busy: wait`` an occupied group is used when none is idle.
     """
     candidates: dict[int, tuple[Candidate, ...]] = {}
-    rejected: list[Rejection] = []
+    rejected: list[RejectedGroup] = []
     for size in sizes:
         legal, illegal = _legal_groups(state.topology, size, groups)
         rejected += illegal
@@ -82,7 +74,7 @@ def resolve_groups(
         for cards in legal:
             problem = _unfit(state, cards, health)
             if problem:
-                rejected.append(Rejection(size, cards, problem))
+                rejected.append(RejectedGroup(size, cards, problem))
             else:
                 fit.append(_ranked(state, cards, size, health, current.get(size)))
         fit.sort(key=lambda item: item[0])
@@ -107,13 +99,13 @@ def tenants(card: Card, static_memory_mb: int) -> str:
 
 def _legal_groups(
     topology: Topology, size: int, groups: GroupsSettings
-) -> tuple[list[tuple[int, ...]], list[Rejection]]:
+) -> tuple[list[tuple[int, ...]], list[RejectedGroup]]:
     cards = topology.cards
     if size > len(cards):
-        return [], [Rejection(size, (), f"the host shows {len(cards)} cards")]
+        return [], [RejectedGroup(size, (), f"the host shows {len(cards)} cards")]
     pinned = tuple(sorted(groups.pinned.get(size, ())))
     legal: list[tuple[int, ...]] = []
-    rejected: list[Rejection] = []
+    rejected: list[RejectedGroup] = []
     listed = _groups_to_judge(topology, size)
     for group in listed:
         reason = _illegal(topology, group)
@@ -122,7 +114,7 @@ def _legal_groups(
         if not reason and pinned and group != pinned:
             reason = f"groups.pinned asks for {show(pinned)}"
         if reason:
-            rejected.append(Rejection(size, group, reason))
+            rejected.append(RejectedGroup(size, group, reason))
         else:
             legal.append(group)
     if not legal and groups.allow_cross_domain and not pinned:
@@ -130,7 +122,7 @@ def _legal_groups(
     unlisted = comb(len(cards), size) - len(listed)
     if unlisted > 0:
         rejected.append(
-            Rejection(size, (), f"{unlisted} other sets of {size} cards are no aligned block of one domain")
+            RejectedGroup(size, (), f"{unlisted} other sets of {size} cards are no aligned block of one domain")
         )
     return legal, rejected
 
@@ -167,8 +159,8 @@ def _has_sio(topology: Topology, domain: tuple[int, ...]) -> bool:
 
 
 def _second_best(
-    size: int, listed: list[tuple[int, ...]], rejected: list[Rejection]
-) -> tuple[list[tuple[int, ...]], list[Rejection]]:
+    size: int, listed: list[tuple[int, ...]], rejected: list[RejectedGroup]
+) -> tuple[list[tuple[int, ...]], list[RejectedGroup]]:
     """With the explicit override and no legal group: the aligned blocks that cross domains."""
     crossing = [group for group in listed if group[0] % size == 0 and group[-1] - group[0] == size - 1]
     return crossing, [item for item in rejected if item.cards not in crossing]
@@ -188,12 +180,12 @@ def _unfit(state: HostState, cards: tuple[int, ...], health: HealthSettings) -> 
     return ""
 
 
-def _idle_first(size: int, fit: list[Candidate]) -> tuple[tuple[Candidate, ...], list[Rejection]]:
+def _idle_first(size: int, fit: list[Candidate]) -> tuple[tuple[Candidate, ...], list[RejectedGroup]]:
     """Waiting for a tenant to leave is worth it only where no other group is free."""
-    idle = tuple(candidate for candidate in fit if candidate.state != "busy")
+    idle = tuple(candidate for candidate in fit if candidate.state is not GroupCondition.BUSY)
     if not idle:
         return tuple(fit), []
-    return idle, [Rejection(size, item.cards, item.reason) for item in fit if item.state == "busy"]
+    return idle, [RejectedGroup(size, item.cards, item.reason) for item in fit if item.state is GroupCondition.BUSY]
 
 
 def _ranked(
@@ -210,6 +202,6 @@ def _ranked(
     words += ["current contract's group"] if cards == current else []
     words += [f"card {show(warned)} in Warning: counts only after the smoke"] if warned else []
     words += [f"occupied: {busy[0]}"] if busy else []
-    word = "busy" if busy else "warning" if warned else "fit"
+    condition = GroupCondition.BUSY if busy else GroupCondition.WARNING if warned else GroupCondition.FIT
     order = (bool(busy), cards != current, bool(warned), not whole, cards[0])
-    return order, Candidate(cards, ", ".join(words), one_domain, word)
+    return order, Candidate(cards, ", ".join(words), one_domain, condition)

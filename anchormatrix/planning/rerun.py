@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from anchormatrix.errors import ConfigError
-from anchormatrix.planning.contracts import Plan
 from anchormatrix.planning.groups import show
+from anchormatrix.records.contract import ContractList, LedgerEntry
 from anchormatrix.records.form import Form, parse_form
 from anchormatrix.records.settings import Settings
 
@@ -39,19 +38,19 @@ def reference_of(form: str, forms: Sequence[str]) -> str:
     return others[0] if others else form
 
 
-def cell_notices(form: Form, plan: Plan, ledger: Sequence[Mapping[str, Any]], sessions: int) -> tuple[str, ...]:
+def cell_notices(form: Form, listed: ContractList, ledger: Sequence[LedgerEntry], sessions: int) -> tuple[str, ...]:
     """What becomes of the cell when its card group is another one now; nothing when the group still stands.
 
     ``sessions`` is how many its size has now.
     """
-    planned = plan.of_size(form.cards)
-    if not planned:
-        reason = dict(plan.unavailable).get(form.cards, "")
+    now = listed.of_size(form.cards)
+    if not now:
+        reason = next((size.reason for size in listed.unavailable if size.size == form.cards), "")
         return (f"{form.name} cannot be measured again: no card group of {form.cards} is left ({reason})",)
-    last = next((row for row in reversed(ledger) if row["size"] == form.cards), None)
-    if last is None or last["id"] in {item.contract.id for item in planned}:
+    last = next((row for row in reversed(ledger) if row.size == form.cards), None)
+    if last is None or last.id in {contract.id for contract in now}:
         return ()
     return (
-        f"the contract of {form.cards} cards changed since it was measured (cards {show(last['cards'])} then,"
-        f" {show(planned[0].contract.cards)} now): its whole size is measured again, {sessions} sessions",
+        f"the contract of {form.cards} cards changed since it was measured (cards {show(last.cards)} then,"
+        f" {show(now[0].cards)} now): its whole size is measured again, {sessions} sessions",
     )

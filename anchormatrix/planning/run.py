@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from anchormatrix.config.merge import build_settings, merged
-from anchormatrix.devices.probe import read_live
+from anchormatrix.devices.probe import probe_host
 from anchormatrix.history.progress import Progress, read_durations
-from anchormatrix.planning.contracts import Plan, make_plan, read_ledger
+from anchormatrix.planning.contracts import list_contracts, read_ledger
 from anchormatrix.planning.rerun import cell_notices, check_measured, reference_of, split_cell
 from anchormatrix.planning.run_plan import make_run_plan, write_run_plan
 from anchormatrix.planning.triggers import digest
-from anchormatrix.records.host import Live
+from anchormatrix.records.contract import ContractList, GroupCondition, LedgerEntry
+from anchormatrix.records.host import HostProbe
 from anchormatrix.records.night import Place, deadline_of, resolve_night
 from anchormatrix.records.plan import RunPlan
 from anchormatrix.records.settings import Settings
@@ -42,11 +43,11 @@ class Run:
     settings: Settings
     config_file: str
     results: Path
-    live: Live
-    chosen: Plan
+    live: HostProbe
+    chosen: ContractList
     plan: RunPlan
     plan_file: str
-    ledger: Sequence[Mapping[str, Any]] = ()
+    ledger: Sequence[LedgerEntry] = ()
     damage: tuple[str, ...] = ()
 
     @cached_property
@@ -171,8 +172,8 @@ class Run:
         """Every session of the matrix as it stands now, measured or not: of each size's first group not rejected."""
         return tuple(place for contract in self.contracts() for place in self.sessions_of(contract))
 
-    def state_of(self, contract_id: str) -> str:
-        """Health and occupancy of a contract's cards as one word; a changed word makes a new smoke necessary."""
+    def state_of(self, contract_id: str) -> GroupCondition:
+        """Health and occupancy of a contract's cards; when it changes, a new smoke is necessary."""
         return self.plan.of(contract_id).state
 
     def smoke_rejects(self, contract_id: str) -> bool:
@@ -211,10 +212,10 @@ def prepare_run(config_files: Sequence[Path | str], overrides: Mapping[str, Any]
     if "night" in values:
         values["night"] = resolve_night(str(values["night"]), datetime.now())
     settings = build_settings(values)
-    live = read_live(settings)
+    live = probe_host(settings)
     damage = set_aside(results)
     ledger = read_ledger(results / "contracts.jsonl")
-    chosen = make_plan(live, settings, ledger)
+    chosen = list_contracts(live, settings, ledger)
     plan = make_run_plan(settings, live, chosen)
     if settings.cell is not None:
         form, _ = split_cell(settings)

@@ -8,9 +8,9 @@ from anchormatrix.errors import InputError
 from anchormatrix.planning.adaptive import sequence
 from anchormatrix.planning.candidates import Candidates
 from anchormatrix.planning.configured import adaptive_limits, candidates_of
-from anchormatrix.planning.contracts import Plan, Planned
 from anchormatrix.planning.triggers import digest
-from anchormatrix.records.host import Live
+from anchormatrix.records.contract import ContractList, ListedContract
+from anchormatrix.records.host import HostProbe
 from anchormatrix.records.plan import ContractPlan, PlannedSession, RuledOut, RunPlan
 from anchormatrix.records.settings import Settings
 from anchormatrix.store.codec import plain, read_record, write_record
@@ -18,16 +18,16 @@ from anchormatrix.store.codec import plain, read_record, write_record
 _TODO = "snakemake -n in the project's folder makes a new one"
 
 
-def make_run_plan(settings: Settings, live: Live, chosen: Plan) -> RunPlan:
+def make_run_plan(settings: Settings, live: HostProbe, chosen: ContractList) -> RunPlan:
     """Decide for every contract which forms are measured and in which order its sessions run."""
     windows = _windows(settings)
     known: dict[tuple[int, float | None], Candidates] = {}
     contracts = []
     for planned in chosen.contracts:
-        card_gb = _card_gb(live, planned)
-        key = planned.contract.size, card_gb
+        card_gb = live.health.memory_gb(planned.cards)
+        key = planned.size, card_gb
         if key not in known:
-            known[key] = candidates_of(settings, planned.contract.size, card_gb=card_gb)
+            known[key] = candidates_of(settings, planned.size, card_gb=card_gb)
         contracts.append(_contract_plan(planned, card_gb, known[key], windows))
     return RunPlan(contracts=tuple(contracts))
 
@@ -66,16 +66,13 @@ def _windows(settings: Settings) -> int:
     return settings.matrix.windows if limits is None else limits.all_windows
 
 
-def _card_gb(live: Live, planned: Planned) -> float | None:
-    sizes = [live.state.card(card).hbm_total_mb for card in planned.contract.cards]
-    return min(sizes) * 2**20 / 1e9 if all(sizes) else None
-
-
-def _contract_plan(planned: Planned, card_gb: float | None, candidates: Candidates, windows: int) -> ContractPlan:
+def _contract_plan(
+    planned: ListedContract, card_gb: float | None, candidates: Candidates, windows: int
+) -> ContractPlan:
     forms = tuple(form.name for form in candidates.forms)
     return ContractPlan(
-        id=planned.contract.id,
-        size=planned.contract.size,
+        id=planned.id,
+        size=planned.size,
         rank=planned.rank,
         state=planned.state,
         card_gb=card_gb,

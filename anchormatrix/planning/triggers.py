@@ -7,17 +7,17 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from anchormatrix.records.host import Live
+from anchormatrix.records.host import HostProbe
 from anchormatrix.records.settings import Settings
 
 
-def links(live: Live) -> str:
+def links(live: HostProbe) -> str:
     """Changes when the cards or the links between them do."""
     topology = live.state.topology
     return digest([topology.cards, topology.links])
 
 
-def health(live: Live) -> str:
+def health(live: HostProbe) -> str:
     """Changes when the health, tenants or software of any card do, not when a temperature does."""
     cards = [(card.id, card.health, sorted(process.pid for process in card.processes)) for card in live.state.cards]
     return digest([cards, live.stack.driver, live.stack.toolkit, live.stack.framework_version])

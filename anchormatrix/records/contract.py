@@ -2,119 +2,176 @@
 
 from __future__ import annotations
 
+import enum
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property
 from typing import Any
 
-from anchormatrix.errors import InputError
+import msgspec
+
+from anchormatrix.records.base import FileRecord, Record
 from anchormatrix.records.host import Topology
 
 _ID_DIGITS = 10
 
 
-@dataclass(frozen=True)
-class Contract:
+class GroupCondition(enum.StrEnum):
+    """Health and occupancy of a group's cards as one word; another word makes a new smoke necessary."""
+
+    FIT = "fit"
+    WARNING = "warning"
+    BUSY = "busy"
+
+
+class Contract(Record, frozen=True, kw_only=True):
     """What is fixed while numbers are compared. Two contracts with the same facts have the same ``id``.
 
-    ``links`` is the link matrix of the group in the order of ``cards``; ``workload`` and ``tiers`` come from the
-    configuration; versions come from the live host.
+    The id is ``c<cards>-<first 10 hex digits of the SHA-256 of the canonical JSON>``. ``links`` is the link matrix of
+    the group in the order of ``cards``; ``link_class`` is the links inside the group as one word, such as ``UB`` or
+    ``SYS+UB``. ``workload`` and ``tiers`` come from the configuration; versions come from the live host. The first
+    three fields follow from the facts and are not to be given. Raises ``ValueError`` for an id that is not theirs.
     """
 
-    host: str
+    id: str = ""
+    size: int = 0
+    link_class: str = ""
     cards: tuple[int, ...]
-    links: tuple[tuple[str, ...], ...]
-    one_domain: bool
     device_model: str
     driver: str
-    toolkit: str
     framework: str
     framework_version: str
-    workload: Mapping[str, Any]
-    tiers: Mapping[str, int]
+    host: str
+    links: tuple[tuple[str, ...], ...]
+    one_domain: bool
+    tiers: dict[str, int]
+    toolkit: str
+    workload: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        for name in ("tiers", "workload"):
+            msgspec.structs.force_setattr(self, name, _canonical(getattr(self, name)))
+        size = len(self.cards)
+        if [len(row) for row in self.links] != [size] * size:
+            raise ValueError(f"the link matrix is not {size} × {size}")
+        found = f"c{size}-{hashlib.sha256(self.canonical.encode()).hexdigest()[:_ID_DIGITS]}"
+        if self.id not in ("", found):
+            raise ValueError(f"says id {self.id!r} but its facts give {found!r}")
+        msgspec.structs.force_setattr(self, "id", found)
+        msgspec.structs.force_setattr(self, "size", size)
+        links = "+".join(self.topology.group_links(self.cards))
+        msgspec.structs.force_setattr(self, "link_class", links or "single")
 
     @property
-    def size(self) -> int:
-        """Number of cards."""
-        return len(self.cards)
+    def facts(self) -> dict[str, Any]:
+        """What is fixed, by name: all that the identity rests on and nothing else."""
+        return {name: getattr(self, name) for name in FACTS}
 
-    @cached_property
+    @property
     def canonical(self) -> str:
-        """Canonical JSON: sorted keys, no white space, ``5.0`` written as ``5``."""
-        return json.dumps(_canonical(asdict(self)), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-
-    @cached_property
-    def id(self) -> str:
-        """``c<cards>-<first 10 hex digits of the SHA-256 of the canonical JSON>``."""
-        return f"c{self.size}-{hashlib.sha256(self.canonical.encode()).hexdigest()[:_ID_DIGITS]}"
+        """Canonical JSON of the facts: sorted keys, no white space, ``5.0`` written as ``5``."""
+        return json.dumps(_canonical(self.facts), separators=(",", ":"), ensure_ascii=True)
 
     @property
     def topology(self) -> Topology:
         """The group's own topology."""
-        order = sorted(range(self.size), key=lambda i: self.cards[i])
+        order = sorted(range(len(self.cards)), key=lambda i: self.cards[i])
         return Topology(
             tuple(self.cards[i] for i in order), tuple(tuple(self.links[i][j] for j in order) for i in order)
         )
 
-    @property
-    def link_class(self) -> str:
-        """The links inside the group as one word, such as ``UB`` or ``SYS+UB``: comparable groups share it."""
-        return "+".join(self.topology.group_links(self.cards)) or "single"
 
-    def as_dict(self) -> dict[str, Any]:
-        """The facts as plain JSON values, with ``id`` and ``size`` for readers."""
-        return {"id": self.id, "size": self.size, "link_class": self.link_class, **json.loads(self.canonical)}
+FACTS = Contract.__struct_fields__[3:]
 
 
-def contract_from_dict(values: Mapping[str, Any]) -> Contract:
-    """Rebuild a contract from :meth:`Contract.as_dict`.
+class StoredContract(FileRecord, Contract, frozen=True, kw_only=True):
+    """``contract.json``, beside everything measured under it. ``reason``: why its group was chosen."""
 
-    Raises :class:`InputError` when a fact is missing or the stored id does not match the facts.
+    version: int
+    reason: str
+
+
+class ListedContract(Contract, frozen=True, kw_only=True):
+    """A contract that a run may measure. Rank 0 is the choice of its size; the others replace it if its smoke fails."""
+
+    version: int
+    rank: int
+    reason: str
+    state: GroupCondition
+
+
+class RejectedGroup(Record, frozen=True):
+    """A group that is not used, and why. Empty ``cards``: the reason speaks of several groups at once."""
+
+    size: int
+    cards: tuple[int, ...]
+    reason: str
+
+
+class SizeWithoutGroup(Record, frozen=True):
+    """A card count that has no group at all, and why."""
+
+    size: int
+    reason: str
+
+
+class ContractList(FileRecord, frozen=True, kw_only=True):
+    """``contracts.json``: the contracts of a run, the groups not used, and the sizes that have no group at all."""
+
+    contracts: tuple[ListedContract, ...]
+    rejected: tuple[RejectedGroup, ...] = ()
+    unavailable: tuple[SizeWithoutGroup, ...] = ()
+
+    def of_size(self, size: int) -> tuple[ListedContract, ...]:
+        """The candidates of a size, best first."""
+        return tuple(contract for contract in self.contracts if contract.size == size)
+
+
+class ChangedFact(Record, frozen=True):
+    """A fact in which two contracts differ; nested names are dotted, as in ``workload.seed``."""
+
+    field: str
+    before: Any
+    after: Any
+
+
+class LedgerEntry(FileRecord, frozen=True, kw_only=True):
+    """One line of ``contracts.jsonl``: a contract became the current one of its size.
+
+    Raises ``ValueError`` when the line says something else than the contract in it.
     """
-    try:
-        contract = Contract(
-            host=values["host"],
-            cards=tuple(values["cards"]),
-            links=tuple(tuple(row) for row in values["links"]),
-            one_domain=values["one_domain"],
-            device_model=values["device_model"],
-            driver=values["driver"],
-            toolkit=values["toolkit"],
-            framework=values["framework"],
-            framework_version=values["framework_version"],
-            workload=dict(values["workload"]),
-            tiers=dict(values["tiers"]),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(
-            f"not a contract ({error!r})", where="contract", todo="delete its folder and run again"
-        ) from None
-    if contract.id != values.get("id"):
-        raise InputError(
-            f"contract says id {values.get('id')!r} but its facts give {contract.id!r}",
-            where="contract",
-            todo="the file was edited or is from another version: delete its folder and run again",
-        )
-    return contract
+
+    id: str
+    size: int
+    version: int
+    cards: tuple[int, ...]
+    changed: tuple[ChangedFact, ...]
+    when: str
+    why: str
+    contract: Contract
+
+    def __post_init__(self) -> None:
+        for name in ("id", "size", "cards"):
+            said, fact = getattr(self, name), getattr(self.contract, name)
+            if said != fact:
+                raise ValueError(f"says {name} {said!r} but its contract {fact!r}")
 
 
-def changed_fields(before: Contract, after: Contract) -> list[dict[str, Any]]:
-    """What changed between two contracts, field by field: ``[{"field", "before", "after"}]``, nested keys dotted."""
+def changed_facts(before: Contract, after: Contract) -> tuple[ChangedFact, ...]:
+    """What changed between two contracts, fact by fact."""
     old, new = _flat(json.loads(before.canonical)), _flat(json.loads(after.canonical))
-    return [
-        {"field": key, "before": old.get(key), "after": new.get(key)}
+    return tuple(
+        ChangedFact(key, old.get(key), new.get(key))
         for key in sorted(old.keys() | new.keys())
         if old.get(key) != new.get(key)
-    ]
+    )
 
 
 def _canonical(value: Any) -> Any:
     if isinstance(value, float):
         return int(value) if value.is_integer() else value
     if isinstance(value, Mapping):
-        return {str(key): _canonical(item) for key, item in value.items()}
+        return {key: _canonical(item) for key, item in sorted((str(key), item) for key, item in value.items())}
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_canonical(item) for item in value]
     return value

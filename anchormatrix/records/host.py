@@ -1,17 +1,23 @@
-"""Cards, the links between them, and the interconnect domains those links form. Pure values, no I/O."""
+"""Readings of a host: its cards, the links between them, and the interconnect domains those links form."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import combinations
+from typing import Annotated
+
+import msgspec
 
 from anchormatrix.errors import InputError
+from anchormatrix.records.base import FileRecord, Record
 
 SELF = "X"
+NOT_STATED = "not stated"
 _FAST = re.compile(r"^(UB|HCCS|HCCS_SW|SIO|NV\d+|L3|NUMA)$")
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 def is_fast(link: str) -> bool:
@@ -19,16 +25,18 @@ def is_fast(link: str) -> bool:
     return bool(_FAST.match(link))
 
 
-@dataclass(frozen=True)
-class Topology:
-    """The live link matrix of a host.
+class Topology(FileRecord, frozen=True):
+    """``topology.json``: the live link matrix of a host.
 
     ``cards`` are the ids a person and the vendor's visible-devices variable use, ascending; ``links[i][j]`` is the
-    link name between ``cards[i]`` and ``cards[j]`` (``X`` on the diagonal).
+    link name between ``cards[i]`` and ``cards[j]`` (``X`` on the diagonal). ``domains`` are the interconnect domains,
+    each ascending, ordered by first card; they follow from the links, whatever a file says. Raises
+    :class:`InputError` for a matrix that contradicts itself.
     """
 
-    cards: tuple[int, ...]
+    cards: tuple[Count, ...]
     links: tuple[tuple[str, ...], ...]
+    domains: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
         size = len(self.cards)
@@ -44,14 +52,11 @@ class Topology:
                 raise InputError(
                     f"link {self.cards[i]}–{self.cards[j]} is {there} one way and {back} the other", where="topology"
                 )
-
-    @cached_property
-    def _index(self) -> dict[int, int]:
-        return {card: i for i, card in enumerate(self.cards)}
+        msgspec.structs.force_setattr(self, "domains", self._split())
 
     def link(self, a: int, b: int) -> str:
         """Return the link name between two cards."""
-        return self.links[self._index[a]][self._index[b]]
+        return self.links[self.cards.index(a)][self.cards.index(b)]
 
     def group_links(self, cards: Sequence[int]) -> tuple[str, ...]:
         """Return the sorted distinct link names inside a group of cards."""
@@ -61,12 +66,11 @@ class Topology:
         """Whether every two of the cards are joined by a fast link."""
         return all(is_fast(self.link(a, b)) for a, b in combinations(cards, 2))
 
-    @cached_property
-    def domains(self) -> tuple[tuple[int, ...], ...]:
-        """The interconnect domains, each ascending, ordered by first card.
+    def _split(self) -> tuple[tuple[int, ...], ...]:
+        """Being in one domain is transitive only where the links say all-to-all.
 
-        Being in one domain is transitive only where the links say all-to-all. Cards connected by fast links that are
-        not all-to-all (a ring, a broken link) are split greedily, lowest card first, into all-to-all blocks.
+        Cards connected by fast links that are not all-to-all (a ring, a broken link) are split greedily, lowest card
+        first, into all-to-all blocks.
         """
         left = list(self.cards)
         found: list[tuple[int, ...]] = []
@@ -88,34 +92,61 @@ class Topology:
         return b in self.domain_of(a)
 
 
-@dataclass(frozen=True)
-class CardProcess:
+class CardProcess(Record, frozen=True):
     """A process that the vendor's tool reports on a card. ``name`` may be empty; ``memory_mb`` is device memory."""
 
-    pid: int
+    pid: Count
     name: str
-    memory_mb: int
+    memory_mb: Count
 
 
-@dataclass(frozen=True)
-class Card:
-    """What the vendor's tool says of one card. ``id`` is the id used in the topology and for visible devices."""
+class Card(Record, frozen=True, kw_only=True):
+    """What the vendor's tool says of one card. ``id`` is the id used in the topology and for visible devices.
 
-    id: int
-    npu: int
-    chip: int
+    ``health`` is the vendor's own word. Every process that a probe sees is somebody else's.
+    """
+
+    id: Count
+    npu: Count
+    chip: Count
     name: str
     health: str
-    hbm_used_mb: int
-    hbm_total_mb: int
-    processes: tuple[CardProcess, ...] = ()
+    hbm_used_mb: Count
+    hbm_total_mb: Count
     temperature_c: float | None = None
     power_w: float | None = None
+    processes: tuple[CardProcess, ...] = ()
+
+
+class Stack(Record, frozen=True):
+    """The software that belongs to a contract. ``driver`` comes from the vendor's tool."""
+
+    driver: str = NOT_STATED
+    toolkit: str = NOT_STATED
+    framework: str = NOT_STATED
+    framework_version: str = NOT_STATED
+
+
+class HostHealth(FileRecord, frozen=True, kw_only=True):
+    """``health.json``: health, memory and processes of every card, and the software versions read with them."""
+
+    cards: tuple[Card, ...]
+    versions: Stack = Stack()
+
+    def __post_init__(self) -> None:
+        ids = [card.id for card in self.cards]
+        if len(set(ids)) != len(ids):
+            raise ValueError(f"card ids {ids} are not unique")
+
+    def memory_gb(self, cards: Sequence[int]) -> float | None:
+        """The memory of the smallest of some cards in GB (10⁹ bytes); None when one of them is not known."""
+        known = [card.hbm_total_mb for card in self.cards if card.id in cards and card.hbm_total_mb > 0]
+        return min(known) * 2**20 / 1e9 if len(known) == len(cards) else None
 
 
 @dataclass(frozen=True)
 class HostState:
-    """One reading of a host: topology, cards, and the versions that belong to a contract (driver, toolkit, tool)."""
+    """Cards and links of a host at one moment, and the vendor's versions: ``driver`` and ``tool``."""
 
     topology: Topology
     cards: tuple[Card, ...]
@@ -132,18 +163,13 @@ class HostState:
 
 
 @dataclass(frozen=True)
-class Stack:
-    """The software that belongs to a contract. ``driver`` comes from the vendor's tool."""
-
-    driver: str
-    toolkit: str
-    framework: str
-    framework_version: str
-
-
-@dataclass(frozen=True)
-class Live:
+class HostProbe:
     """Cards, links and software of a host, read together."""
 
     state: HostState
     stack: Stack
+
+    @property
+    def health(self) -> HostHealth:
+        """The reading as ``health.json`` holds it."""
+        return HostHealth(cards=self.state.cards, versions=self.stack)

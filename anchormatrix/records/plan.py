@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from anchormatrix.errors import InputError
 from anchormatrix.records.base import FileRecord, Record
+from anchormatrix.records.contract import GroupCondition
 
 
 class PlannedSession(Record, frozen=True, kw_only=True):
@@ -33,7 +34,7 @@ class ContractPlan(Record, frozen=True, kw_only=True):
     id: str
     size: int
     rank: int
-    state: str
+    state: GroupCondition
     card_gb: float | None
     forms: tuple[str, ...]
     excluded: tuple[RuledOut, ...]

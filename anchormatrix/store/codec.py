@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from anchormatrix.errors import InputError
+from anchormatrix.errors import AnchorMatrixError, InputError
 from anchormatrix.records.base import SCHEMA, FileRecord, Record
 from anchormatrix.store.files import write_text
 
@@ -70,6 +70,8 @@ def parse_record(data: bytes | str, kind: type[R], *, where: str, todo: str = _A
         if issubclass(kind, FileRecord):
             msgspec.json.decode(data, type=_Header)
         return msgspec.json.decode(data, type=kind)
+    except AnchorMatrixError as error:
+        raise InputError(error.what, where=where, expected=error.expected, todo=todo) from None
     except msgspec.ValidationError as error:
         raise _wrong(str(error), where, todo) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -8,27 +8,30 @@ from __future__ import annotations
 import contextlib
 import csv
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from anchormatrix.errors import InputError
-from anchormatrix.planning.contracts import ledger_row
-from anchormatrix.store.files import parse_json, read_json, write_bytes
+from anchormatrix.records.base import FileRecord
+from anchormatrix.records.contract import ContractList, LedgerEntry, StoredContract
+from anchormatrix.records.host import HostHealth, Topology
+from anchormatrix.store.codec import parse_record, read_record
+from anchormatrix.store.files import read_json, write_bytes
 
 SUFFIX = ".damaged"
-_OBJECTS = (
-    "topology.json",
-    "health.json",
-    "contracts.json",
-    "c*-*/contract.json",
-    "c*-*/smoke.json",
-    "c*-*/verdict.json",
-    "c*-*/gates.json",
-    "c*-*/*/attribution.json",
-    "c*-*/*/w*/session.json",
-    "bandwidth/c*-*.json",
-    "matrix_report/*.json",
-)
+_OBJECTS: Mapping[str, type[FileRecord] | None] = {
+    "topology.json": Topology,
+    "health.json": HostHealth,
+    "contracts.json": ContractList,
+    "c*-*/contract.json": StoredContract,
+    "c*-*/smoke.json": None,
+    "c*-*/verdict.json": None,
+    "c*-*/gates.json": None,
+    "c*-*/*/attribution.json": None,
+    "c*-*/*/w*/session.json": None,
+    "bandwidth/c*-*.json": None,
+    "matrix_report/*.json": None,
+}
 _TABLES = ("c*-*/cells.csv", "c*-*/*/w*/requests.csv", "matrix_report/cells.csv")
 
 
@@ -52,10 +55,10 @@ def set_aside(results: Path) -> tuple[str, ...]:
 
 
 def _damaged(results: Path) -> Iterator[tuple[Path, str]]:
-    for pattern in _OBJECTS:
+    for pattern, kind in _OBJECTS.items():
         for path in results.glob(pattern):
             try:
-                read_json(path)
+                read_record(path, kind) if kind else read_json(path)
             except InputError as error:
                 yield path, error.what
     for pattern in _TABLES:
@@ -100,8 +103,8 @@ def _mended_ledger(results: Path) -> list[str]:
 
 def _is_entry(line: bytes) -> bool:
     try:
-        ledger_row(parse_json(line))
-    except (ValueError, KeyError, TypeError, AttributeError, InputError):
+        parse_record(line, LedgerEntry, where="contracts.jsonl")
+    except InputError:
         return False
     return True
 

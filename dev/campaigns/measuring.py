@@ -196,7 +196,10 @@ def smoke(bench: Bench, cards: Sequence[int]) -> Request | None:
 
 def _contract(state: HostState, cards: tuple[int, ...], *, one_domain: bool) -> Contract:
     links = tuple(tuple(state.topology.link(a, b) for b in cards) for a in cards)
-    return Contract("campaign", cards, links, one_domain, "virtual", "1", "1", "vllm-omni", "1", {}, TIERS)
+    return Contract(
+        host="campaign", cards=cards, links=links, one_domain=one_domain, device_model="virtual", driver="1",
+        toolkit="1", framework="vllm-omni", framework_version="1", workload={}, tiers=dict(TIERS),
+    )  # fmt: skip
 
 
 # --- a session ---------------------------------------------------------------------------------------------------

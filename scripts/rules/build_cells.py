@@ -15,15 +15,16 @@ from anchormatrix.decide.cells import COLUMNS, read_session
 from anchormatrix.decide.left_behind import planned_sessions
 from anchormatrix.planning.adaptive_run import to_judge
 from anchormatrix.planning.run_plan import required_run_plan
-from anchormatrix.records.contract import contract_from_dict
-from anchormatrix.store.files import read_json, write_csv
+from anchormatrix.records.contract import StoredContract
+from anchormatrix.store.codec import read_record
+from anchormatrix.store.files import write_csv
 
 
 def main() -> int:
     """Parse, build, write."""
     args = _arguments()
     settings = load_settings(args.config)
-    contract = contract_from_dict(read_json(args.contract))
+    contract = read_record(args.contract, StoredContract)
     planned = required_run_plan(args.plan, args.contract.resolve().parent.parent).of(contract.id)
     paths = args.sessions or planned_sessions(args.contract.parent, planned)
     found = to_judge([read_session(path, contract.id) for path in paths], planned.forms, settings)

@@ -17,9 +17,10 @@ from anchormatrix.cli.command import run
 from anchormatrix.cli.plan import add_plan
 from anchormatrix.config.merge import load_settings
 from anchormatrix.decide.assemble import judge_contract
-from anchormatrix.decide.stored import read_contract, read_stored
+from anchormatrix.decide.stored import read_stored
 from anchormatrix.planning.run_plan import required_run_plan
-from anchormatrix.store.codec import write_record
+from anchormatrix.records.contract import StoredContract
+from anchormatrix.store.codec import read_record, write_record
 
 
 def main() -> int:
@@ -30,7 +31,7 @@ def main() -> int:
     parser.add_argument("--contract", type=Path, required=True, help="results/<contract>/contract.json")
     parser.add_argument("--out", type=Path, help="gates.json (default: beside the contract)")
     args = parser.parse_args()
-    settings, contract = load_settings(args.config), read_contract(args.contract)
+    settings, contract = load_settings(args.config), read_record(args.contract, StoredContract)
     results = args.contract.resolve().parent.parent
     planned = required_run_plan(args.plan, results).of(contract.id)
     judged = judge_contract(read_stored(results, contract, planned, settings))

@@ -16,15 +16,16 @@ from anchormatrix.decide.left_behind import planned_sessions
 from anchormatrix.decide.verdict import judge
 from anchormatrix.planning.adaptive_run import to_judge
 from anchormatrix.planning.run_plan import required_run_plan
-from anchormatrix.records.contract import contract_from_dict
-from anchormatrix.store.files import read_json, write_json
+from anchormatrix.records.contract import StoredContract
+from anchormatrix.store.codec import read_record
+from anchormatrix.store.files import write_json
 
 
 def main() -> int:
     """Parse, judge, write."""
     args = _arguments()
     settings = load_settings(args.config)
-    contract = contract_from_dict(read_json(args.contract))
+    contract = read_record(args.contract, StoredContract)
     planned = required_run_plan(args.plan, args.contract.resolve().parent.parent).of(contract.id)
     paths = args.sessions or planned_sessions(args.contract.parent, planned)
     sessions = [read_session(path, contract.id) for path in paths]

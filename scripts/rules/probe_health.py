@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from anchormatrix.cli.command import run
 from anchormatrix.config.merge import DEFAULT_FILE, load_settings
-from anchormatrix.devices.probe import read_live
+from anchormatrix.devices.probe import probe_host
 from anchormatrix.devices.saved import saved_cards
-from anchormatrix.store.files import json_text, write_json
-from anchormatrix.store.readings import cards_as_list, health_as_dict
+from anchormatrix.store.codec import plain, record_text
+from anchormatrix.store.files import json_text, write_text
 
 _PRINTED = ("id", "npu", "chip", "name", "health", "hbm_used_mb", "hbm_total_mb", "processes")
 
@@ -31,16 +30,15 @@ def main() -> int:
     parser.add_argument("--from-file", type=Path, metavar="FILE", help="read a saved output; no host is asked")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the JSON there instead of printing it")
     args = parser.parse_args()
-    values: dict[str, Any]
     if args.from_file:
-        listed = cards_as_list(saved_cards(args.from_file))
-        values = {"cards": [{key: card[key] for key in _PRINTED} for card in listed]}
+        listed = [plain(card) for card in saved_cards(args.from_file)]
+        text = json_text({"cards": [{key: card[key] for key in _PRINTED} for card in listed]})
     else:
-        values = health_as_dict(read_live(load_settings(args.config)))
+        text = record_text(probe_host(load_settings(args.config)).health)
     if args.out:
-        write_json(args.out, values)
+        write_text(args.out, text)
     else:
-        print(json_text(values), end="")
+        print(text, end="")
     return 0
 
 

@@ -14,8 +14,7 @@ from anchormatrix.config.merge import DEFAULT_FILE, load_settings
 from anchormatrix.devices.open import open_device
 from anchormatrix.devices.saved import saved_topology
 from anchormatrix.hosts.open import open_host
-from anchormatrix.store.files import json_text, write_json
-from anchormatrix.store.readings import topology_as_dict
+from anchormatrix.store.codec import record_text, write_record
 
 
 def main() -> int:
@@ -35,11 +34,10 @@ def main() -> int:
             topology = device.read(host, timeout_s=settings.host.command_timeout_s).topology
         finally:
             host.close()
-    values = topology_as_dict(topology)
     if args.out:
-        write_json(args.out, values)
+        write_record(args.out, topology)
     else:
-        print(json_text(values), end="")
+        print(record_text(topology), end="")
     return 0
 
 

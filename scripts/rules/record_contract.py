@@ -8,25 +8,22 @@ from pathlib import Path
 
 from anchormatrix.cli.command import run
 from anchormatrix.errors import InputError
-from anchormatrix.planning.contracts import Planned, append_ledger, read_ledger, version_of
-from anchormatrix.records.contract import contract_from_dict
-from anchormatrix.store.files import read_json, write_json
+from anchormatrix.planning.contracts import append_ledger, read_ledger, stored_contract
+from anchormatrix.records.contract import ContractList
+from anchormatrix.store.codec import read_record, write_record
 
 
 def main() -> int:
     """Find the contract in the list of current ones, enter it in the ledger, write its file."""
     args = _arguments()
-    listed = read_json(args.contracts)["contracts"]
-    entry = next((item for item in listed if item["id"] == args.id), None)
-    if entry is None:
+    listed = read_record(args.contracts, ContractList).contracts
+    contract = next((item for item in listed if item.id == args.id), None)
+    if contract is None:
         raise InputError(f"does not list {args.id}", where=str(args.contracts), todo="run the target contract again")
-    contract = contract_from_dict(entry)
-    planned = Planned(contract, entry["version"], entry["rank"], entry["reason"], entry["state"])
-    if planned.rank > 0:
+    if contract.rank > 0:
         when = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-        append_ledger(args.ledger, [planned], when=when, why="the preferred group failed its smoke")
-    version = version_of(contract, read_ledger(args.ledger))
-    write_json(args.out, {**contract.as_dict(), "version": version, "reason": planned.reason})
+        append_ledger(args.ledger, [contract], when=when, why="the preferred group failed its smoke")
+    write_record(args.out, stored_contract(contract, read_ledger(args.ledger)))
     return 0
 
 

@@ -15,29 +15,36 @@ from typing import Any
 from anchormatrix.cli.command import run
 from anchormatrix.config.merge import DEFAULT_FILE, load_settings
 from anchormatrix.errors import ConfigError, ContractError
-from anchormatrix.planning.contracts import append_ledger, make_plan, read_ledger
+from anchormatrix.planning.contracts import append_ledger, current_groups, list_contracts, read_ledger
 from anchormatrix.planning.groups import resolve_groups
-from anchormatrix.store.files import json_text, read_json, write_json
-from anchormatrix.store.readings import live_from_dicts
+from anchormatrix.records.host import HostHealth, HostProbe, HostState, Topology
+from anchormatrix.store.codec import read_record, write_record
+from anchormatrix.store.files import json_text
 
 
 def main() -> int:
     """Parse, resolve, print or write."""
     args = _arguments()
-    live = live_from_dicts(read_json(args.topology), read_json(args.health), str(args.health))
+    health = read_record(args.health, HostHealth, todo="make it with scripts/rules/probe_health.py")
+    topology = read_record(args.topology, Topology, todo="make it with scripts/rules/probe_topology.py")
+    probe = HostProbe(HostState(topology, health.cards), health.versions)
     settings = load_settings(args.config or DEFAULT_FILE)
     if args.out is None:
         sizes = _sizes(args.sizes) if args.sizes else list(settings.matrix.sizes)
         resolution = resolve_groups(
-            live.state, sizes, health=settings.health, groups=settings.groups, current=_current(args.ledger)
+            probe.state,
+            sizes,
+            health=settings.health,
+            groups=settings.groups,
+            current=current_groups(read_ledger(args.ledger)),
         )
         print(json_text(_printed(resolution.candidates, resolution.rejected)), end="")
         return 0
-    plan = make_plan(live, settings, read_ledger(args.ledger))
-    _same_as_planned(args.expect, {planned.contract.id for planned in plan.contracts})
-    chosen = [planned for planned in plan.contracts if planned.rank == 0]
+    listed = list_contracts(probe, settings, read_ledger(args.ledger)).contracts
+    _same_as_planned(args.expect, {contract.id for contract in listed})
+    chosen = [contract for contract in listed if contract.rank == 0]
     append_ledger(args.ledger, chosen, when=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", why="chosen from the live host")
-    write_json(args.out, make_plan(live, settings, read_ledger(args.ledger)).as_dict())
+    write_record(args.out, list_contracts(probe, settings, read_ledger(args.ledger)))
     return 0
 
 
@@ -61,10 +68,6 @@ def _sizes(text: str) -> list[int]:
     if min(sizes) < 1 or len(set(sizes)) != len(sizes):
         raise ConfigError(f"{text!r}", where="--sizes", expected="different card counts such as 2,4,8")
     return sizes
-
-
-def _current(ledger: Path) -> dict[int, tuple[int, ...]]:
-    return {row["size"]: tuple(row["cards"]) for row in read_ledger(ledger)}
 
 
 def _printed(candidates: Mapping[int, Any], rejected: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from contracts import contract_on
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +12,6 @@ from anchormatrix.measure.bandwidth.curve import Curves, interpolate, wire_bytes
 from anchormatrix.planning.collective_calls import collectives, concurrency, rank_groups
 from anchormatrix.planning.model_figures import ModelFigures
 from anchormatrix.records.bandwidth import SweepPoint
-from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.host import Topology
 
@@ -25,7 +25,7 @@ HOST = Topology(CARDS, LINKS)
 
 def contract(cards=CARDS):
     links = tuple(tuple(HOST.link(a, b) if a != b else "X" for b in cards) for a in cards)
-    return Contract("h", cards, links, True, "d", "1", "1", "f", "1", {}, {"few": 4, "anchor": 10})
+    return contract_on(cards, links, tiers={"few": 4, "anchor": 10})
 
 
 def totals(form, model=MHA, cards=CARDS):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from contracts import contract_on, store_contract
 
 from anchormatrix.decide.conclusion import DecisionInputs, decide, overall
 from anchormatrix.decide.evidence import FormEvidence, StepParts
@@ -10,7 +10,6 @@ from anchormatrix.decide.gates import GATES
 from anchormatrix.decide.group_state import GroupState, group_state
 from anchormatrix.decide.projection import all_projections
 from anchormatrix.planning.model_figures import ModelFigures
-from anchormatrix.records.contract import Contract
 from anchormatrix.records.decision import Trigger
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.gates import Gate, GateStatus, Unexplained
@@ -179,9 +178,9 @@ def test_damaged_cards_decide_nothing():
     )
 
 
-PAIR = Contract("h", (0, 1), (("X", "UB"), ("UB", "X")), True, "d", "1", "1", "f", "1", {}, {})
+PAIR = contract_on((0, 1))
 LINKS = tuple(tuple("X" if a == b else "UB" if a // 2 == b // 2 else "SYS" for b in range(4)) for a in range(4))
-QUAD = replace(PAIR, cards=(0, 1, 2, 3), links=LINKS, one_domain=False)
+QUAD = contract_on((0, 1, 2, 3), LINKS, one_domain=False)
 
 
 def test_the_state_of_a_group_is_read_from_its_smoke_and_those_inside_it(tmp_path):
@@ -198,7 +197,7 @@ def test_the_state_of_a_group_is_read_from_its_smoke_and_those_inside_it(tmp_pat
         links="Cards 0–3 are not one interconnect domain, bandwidth second-best: this holds for groups joined by "
         f"{QUAD.link_class} only.",
     )
-    write_json(tmp_path / PAIR.id / "contract.json", PAIR.as_dict())
+    store_contract(tmp_path, PAIR)
     write_json(tmp_path / PAIR.id / "smoke.json", {"status": "rejected", "findings": [{"kind": "residue"}]})
     assert group_state(tmp_path, QUAD).damage == f"cards 0,1 are in the residue state (smoke of {PAIR.id})"
     write_json(tmp_path / QUAD.id / "smoke.json", {"status": "passed"})

@@ -8,18 +8,15 @@ from pathlib import Path
 
 import pytest
 from commands import command
+from contracts import contract_on
 from run_plans import contract_plan, store_plan
 
 from anchormatrix.decide.cells import COLUMNS, SessionResult, build_cells
-from anchormatrix.records.contract import Contract
 from anchormatrix.store.files import write_csv, write_json
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "config" / "config.yaml"
-FOUR = Contract(
-    "h", (0, 1, 2, 3), tuple(tuple("X" if a == b else "UB" for b in range(4)) for a in range(4)), True, "d", "1", "1",
-    "f", "1", {}, {"few": 4, "anchor": 10},
-)  # fmt: skip
+FOUR = contract_on((0, 1, 2, 3), tiers={"few": 4, "anchor": 10})
 
 
 def session(form, window, step_s):
@@ -43,7 +40,7 @@ def store(folder, one):
 def results(tmp_path):
     """A measured contract without captures and sweep."""
     folder = tmp_path / "results" / FOUR.id
-    write_json(folder / "contract.json", FOUR.as_dict())
+    store_contract(folder.parent, FOUR)
     store_plan(tmp_path / "results", contract_plan(FOUR, ("tp1-usp4", "tp2-usp2")))
     sessions = [session("tp1-usp4", w, 1.0) for w in (1, 2)] + [session("tp2-usp2", w, 1.1) for w in (1, 2)]
     for one in sessions:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from contracts import contract_on
 
 from anchormatrix.decide.bounds import byte_bound
 from anchormatrix.decide.evidence import (
@@ -23,7 +24,6 @@ from anchormatrix.decide.projection import project
 from anchormatrix.measure.bandwidth.curve import Curves
 from anchormatrix.planning.model_figures import ModelFigures
 from anchormatrix.records.bandwidth import SweepPoint
-from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.gates import Fix
 from virtualhost.host.scenario import load_scenario
@@ -33,7 +33,7 @@ from virtualhost.step.timeline import simulate_step
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "virtualhost" / "scenarios"
 MODEL = ModelFigures(layers=10, heads=8, kv_heads=8, head_dim=100, sequence_tokens=1000)
-PAIR = Contract("h", (0, 1), (("X", "UB"), ("UB", "X")), True, "d", "1", "1", "f", "1", {}, {})
+PAIR = contract_on((0, 1))
 
 
 def form(name, step_s, *, dispersion=0.5, windows=None, **more):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from contracts import contract_on
 
 from anchormatrix.decide.evidence import FormEvidence, StepParts
 from anchormatrix.decide.projection import all_projections, project
 from anchormatrix.decide.scaling import incomparable, scaling
-from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.gates import Fix
 
@@ -73,7 +73,7 @@ def test_nothing_is_projected_without_a_capture():
 
 def contract(cards, links="UB", **workload):
     row = tuple(tuple("X" if a == b else links for b in cards) for a in cards)
-    return Contract("h", tuple(cards), row, True, "d", "1", "1", "f", "1", workload, {"few": 4, "anchor": 10})
+    return contract_on(cards, row, workload=workload, tiers={"few": 4, "anchor": 10})
 
 
 def test_scaling_compares_the_same_arm_and_says_that_the_topology_changed():

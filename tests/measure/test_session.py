@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from contracts import store_contract, with_facts
 from serving_world import World, rig_of, small_settings, whole_host
 
 from anchormatrix.decide.cells import build_cells, read_session
@@ -19,9 +20,10 @@ from anchormatrix.measure.order import SessionOrder, planned_command, planned_re
 from anchormatrix.measure.rows import Session, write_session
 from anchormatrix.measure.session import run_session
 from anchormatrix.measure.smoke_run import run_smoke
-from anchormatrix.records.contract import Contract
+from anchormatrix.records.contract import Contract, ContractList, GroupCondition, ListedContract
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.settings import Settings
+from anchormatrix.store.codec import write_record
 from anchormatrix.store.files import write_json
 
 FORM = parse_form("tp1-usp4")
@@ -225,7 +227,7 @@ def test_a_stale_contract_a_tenant_or_a_lease_stop_it_before_the_start(tmp_path:
             run_session(order(tmp_path), rig_of(world))
         assert world.servers == 0
     world = World(tmp_path)
-    other = replace(whole_host(), driver="0")
+    other = with_facts(whole_host(), driver="0")
     with pytest.raises(ContractError, match="driver is 1, not 0"):
         run_session(SessionOrder(other, FORM, 1, tmp_path), rig_of(world))
     rig = rig_of(world)
@@ -297,10 +299,11 @@ RESIDUE = {"status": "rejected", "findings": [{"kind": "residue", "text": "ten t
 
 def smoke_of_cards_0_and_1(results: Path, **smoke: str) -> str:
     """Store the smoke of a pair inside the host's four cards."""
-    pair = replace(whole_host(), cards=(0, 1), links=(("X", "UB"), ("UB", "X")))
-    write_json(results / pair.id / "contract.json", pair.as_dict())
+    pair = with_facts(whole_host(), cards=(0, 1), links=(("X", "UB"), ("UB", "X")))
+    store_contract(results, pair)
     write_json(results / pair.id / "smoke.json", {**RESIDUE, **smoke})
-    write_json(results / "contracts.json", {"contracts": [{**pair.as_dict(), "state": "fit"}]})
+    listed = ListedContract(**pair.facts, version=1, rank=0, reason="test", state=GroupCondition.FIT)
+    write_record(results / "contracts.json", ContractList(contracts=(listed,)))
     return pair.id
 
 

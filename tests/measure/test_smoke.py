@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from contracts import contract_on, store_contract
 
 from anchormatrix.config.merge import DEFAULT_FILE, load_settings
 from anchormatrix.measure.expectation import comparable, expected_step
@@ -100,15 +101,9 @@ def test_without_stage_lines_the_bar_tells_the_residue_state() -> None:
     assert (silent.status, kinds(silent)) == ("unverified", ["no_timing"])
 
 
-CONTRACT = Contract(
-    host="h", cards=(0, 1, 2, 3), links=(("X", "UB", "UB", "UB"),) * 4, one_domain=True, device_model="m", driver="d",
-    toolkit="t", framework="f", framework_version="1", workload={}, tiers={"few": 4, "anchor": 10},
-)  # fmt: skip
-
-
 def contract(cards: tuple[int, ...], link: str = "UB", **facts: str) -> Contract:
     links = tuple(tuple("X" if a == b else link for b in cards) for a in cards)
-    return replace(CONTRACT, cards=cards, links=links, **facts)
+    return contract_on(cards, links, **facts)
 
 
 def test_only_groups_that_differ_in_nothing_but_their_cards_are_compared() -> None:
@@ -131,7 +126,7 @@ def test_expectations_come_in_order(tmp_path: Path, settings: Settings) -> None:
     assert expected_step(contract(tuple(range(8))), "tp1-usp8", tmp_path, bounded) == Expectation(
         2.0, "the bound in the configuration"
     )
-    write_json(tmp_path / other.id / "contract.json", other.as_dict())
+    store_contract(tmp_path, other)
     write_json(tmp_path / other.id / "smoke.json", {"status": "rejected", "form": "tp1-usp4", "step_s": 40.0})
     assert expected() is None
     write_json(tmp_path / other.id / "smoke.json", {"status": "passed", "form": "tp1-usp4", "step_s": 4.1})

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 from adaptive_sessions import session
+from contracts import contract_on
 from run_plans import contract_plan
 
 from anchormatrix.config.merge import load_settings
 from anchormatrix.measure.rows import write_session
 from anchormatrix.planning.adaptive_run import order_of_session, skipped_session, to_judge
 from anchormatrix.planning.configured import adaptive_limits, candidates_of
-from anchormatrix.records.contract import Contract
 
 ROOT = Path(__file__).resolve().parents[2]
-CONTRACT = Contract("h", (0, 1, 2, 3), (("X", *("UB",) * 3),) * 4, True, "d", "1", "1", "f", "1", {}, {})
+CONTRACT = contract_on((0, 1, 2, 3))
 PLANNED = contract_plan(CONTRACT, ("tp1-usp4", "tp2-usp2"), windows=3)
 
 

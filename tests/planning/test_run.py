@@ -26,7 +26,7 @@ SICK = live(state(blocks([4, 4]), health={2: "Alarm"}))
 def host(monkeypatch):
     """A host whose reading the test sets."""
     readings = {"now": HEALTHY}
-    monkeypatch.setattr(runplan, "read_live", lambda settings: readings["now"])
+    monkeypatch.setattr(runplan, "probe_host", lambda settings: readings["now"])
     return readings
 
 

@@ -17,7 +17,7 @@ SESSION = ("tp1-usp4", 1)
 
 @pytest.fixture(autouse=True)
 def host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runplan, "read_live", lambda settings: live(state(blocks([4, 4]))))
+    monkeypatch.setattr(runplan, "probe_host", lambda settings: live(state(blocks([4, 4]))))
 
 
 def _plan(results: Path, **overrides: Any) -> Run:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 import pytest
+from contracts import contract_on
+from host_states import blocks
 
-from anchormatrix.records.contract import Contract
+from anchormatrix.records.contract import LedgerEntry
+from anchormatrix.store.codec import line_text, write_record
 from anchormatrix.store.files import write_csv, write_json
 from anchormatrix.store.quarantine import set_aside
 
@@ -18,7 +20,7 @@ CONTRACT = "c4-0123456789"
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
     session = tmp_path / CONTRACT / "tp1-usp4" / "w1"
-    write_json(tmp_path / "topology.json", {"cards": []})
+    write_record(tmp_path / "topology.json", blocks([2]))
     write_json(tmp_path / CONTRACT / "smoke.json", {"status": "passed"})
     write_json(session / "session.json", {"status": "measured"})
     write_csv(session / "requests.csv", ("request", "step_s"), [{"request": 1, "step_s": 4.9}])
@@ -86,17 +88,8 @@ def test_times_do_not_matter(results: Path):
 
 
 def ledger_line() -> bytes:
-    contract = Contract(
-        host="h",
-        cards=(0, 1),
-        links=(("X", "UB"), ("UB", "X")),
-        one_domain=True,
-        device_model="A",
-        driver="1",
-        toolkit="2",
-        framework="f",
-        framework_version="3",
-        workload={},
-        tiers={"few": 4},
+    contract = contract_on((0, 1))
+    entry = LedgerEntry(
+        id=contract.id, size=2, version=1, cards=(0, 1), changed=(), when="now", why="test", contract=contract
     )
-    return json.dumps({"id": contract.id, "size": 2, "cards": [0, 1], "contract": contract.as_dict()}).encode() + b"\n"
+    return line_text(entry).encode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from anchormatrix.records.host import SELF, Card, CardProcess, HostState, Live, Stack, Topology
+from anchormatrix.records.host import SELF, Card, CardProcess, HostProbe, HostState, Stack, Topology
 
 
 def blocks(sizes: Sequence[int], inside: str = "UB", between: str = "SYS", first: int = 0) -> Topology:
@@ -49,6 +49,6 @@ def state(
     return HostState(topology, cards, (("driver", "26.2.0"),))
 
 
-def live(host_state: HostState) -> Live:
+def live(host_state: HostState) -> HostProbe:
     """The reading with a software stack."""
-    return Live(host_state, Stack("26.2.0", "9.0.0", "vllm-omni", "0.20.0"))
+    return HostProbe(host_state, Stack("26.2.0", "9.0.0", "vllm-omni", "0.20.0"))

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from contracts import store_contract
+
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.night import Place
 from anchormatrix.store.files import write_json, write_text
@@ -37,7 +39,7 @@ def write_session(
     """Write contract.json, session.json and requests.csv of one session begun in the evening of a night."""
     facts = of or contract()
     folder = results / facts.id
-    write_json(folder / "contract.json", {**facts.as_dict(), "version": other.pop("version", 1), "reason": "test"})
+    store_contract(results, facts, other.pop("version", 1))
     path = folder / form / f"w{window}" / "session.json"
     lines = ["role,tier,step_s,iterations,denominator"]
     lines += ["ramp,few,9.0,4,bar"]

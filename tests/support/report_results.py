@@ -14,6 +14,7 @@ from anchormatrix.decide.cells import COLUMNS, SessionResult, build_cells
 from anchormatrix.decide.verdict import judge
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.settings import Settings
+from anchormatrix.store.codec import plain
 from anchormatrix.store.files import write_csv, write_json
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,7 +95,7 @@ def write_results(
         for rank, cards in enumerate(candidates):
             one = contract(cards)
             reason = "whole domain, healthy, idle, lowest index" + text
-            entries.append({**one.as_dict(), "version": 1, "reason": reason, "rank": rank, "state": "x"})
+            entries.append({**plain(one), "version": 1, "reason": reason, "rank": rank, "state": "fit"})
             ledger.append(_entry(one.id, size, 1, cards, [], text))
             rejected = reject_first == size and rank == 0
             _write_smoke(root, one.id, rejected=rejected, text=text)

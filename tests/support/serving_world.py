@@ -83,7 +83,19 @@ class World:
         """What the vendor's tool says now."""
         tenant = (CardProcess(4242, "intruder", 9000),) if self.finished in self.tenant_after else ()
         alarm = "Alarm" if self.finished in self.alarm_after else "OK"
-        cards = [Card(n, n, 0, "N", alarm if n == 1 else "OK", 3000, 65536, tenant if n == 1 else ()) for n in range(4)]
+        cards = [
+            Card(
+                id=n,
+                npu=n,
+                chip=0,
+                name="N",
+                health=alarm if n == 1 else "OK",
+                hbm_used_mb=3000,
+                hbm_total_mb=65536,
+                processes=tenant if n == 1 else (),
+            )
+            for n in range(4)
+        ]
         return HostState(Topology((0, 1, 2, 3), LINKS), tuple(cards), (("driver", "1"),))
 
 

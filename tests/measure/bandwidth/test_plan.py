@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from contracts import contract_on
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,12 +22,11 @@ from anchormatrix.measure.bandwidth.plan import (
 )
 from anchormatrix.measure.bandwidth.plan import test_argv as argv_of
 from anchormatrix.planning.model_figures import ModelFigures
-from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import parse_form
 
 MODEL = ModelFigures(layers=10, heads=8, kv_heads=8, head_dim=64, sequence_tokens=4096)
 LINKS = tuple(tuple("X" if a == b else "UB" if a // 2 == b // 2 else "SYS" for b in range(4)) for a in range(4))
-QUAD = Contract("h", (0, 1, 2, 3), LINKS, False, "d", "1", "1", "f", "1", {}, {})
+QUAD = contract_on((0, 1, 2, 3), LINKS, one_domain=False)
 
 
 def plan(*names, concurrency=(1,)):
