@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from commands import command
-from contracts import contract_on
+from contracts import contract_on, store_contract
 from run_plans import contract_plan, store_plan
 
 from anchormatrix.decide.cells import COLUMNS, SessionResult, build_cells
