@@ -1,6 +1,6 @@
 """The report: one page, the tables and figures in it, and what other programs read."""
 
-from anchormatrix.report.plots.figures import NAMES as FIGURES
+from anchormatrix.report.plots.figures import NAMES as FIGURES, SUFFIXES
 
 
 rule build_report:
@@ -43,6 +43,12 @@ rule build_report:
                 labels={"figure": name},
             )
             for name in FIGURES
+        ],
+        slides_and_papers=[
+            f"{RESULTS}/matrix_report/figures/{name}.{suffix}"
+            for name in FIGURES
+            for suffix in SUFFIXES
+            if suffix != "svg"
         ],
     log:
         f"{RESULTS}/logs/report.log",

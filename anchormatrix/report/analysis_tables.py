@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from anchormatrix.report.captured_steps import analysed
 from anchormatrix.report.model import Measured, Report
-from anchormatrix.report.plots.step_pictures import analysed
 from anchormatrix.report.tables import Table, number
 
 _SIZED = re.compile(r"(\d+) cards: (.*)", re.DOTALL)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from anchormatrix.planning.groups import show
 from anchormatrix.records.settings import ANCHOR, FEW
+from anchormatrix.report.captured_steps import unlike_timed
 from anchormatrix.report.facts import POOLED, Choice, Verdict
 from anchormatrix.report.model import Measured, Report
-from anchormatrix.report.plots.step_pictures import unlike_timed
 
 WINNER, NO_DIFFERENCE, NOT_DECIDABLE, NO_GROUP = "winner", "no difference", "not decidable", "no group"
 _TRUST = {

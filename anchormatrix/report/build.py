@@ -11,7 +11,7 @@ from anchormatrix.report.evidence import evidence
 from anchormatrix.report.html import page
 from anchormatrix.report.load import load_report
 from anchormatrix.report.model import Report
-from anchormatrix.report.plots.figures import all_figures
+from anchormatrix.report.plots.figures import fonts_kept_in, write_figures
 from anchormatrix.report.source import clean
 from anchormatrix.report.summary import CELL_COLUMNS, cell_rows, summary
 from anchormatrix.store.files import write_csv, write_json, write_text
@@ -24,9 +24,8 @@ def build_report(settings: Settings, results: Path, out: Path, plan: RunPlan | N
     """
     report = load_report(settings, results, out, plan)
     answers = size_answers(report)
-    figures = all_figures(report)
-    for figure in figures.values():
-        write_text(out / "figures" / f"{figure.name}.svg", figure.file_text)
+    with fonts_kept_in(results / ".run" / "matplotlib"):
+        figures = write_figures(report, out / "figures")
     write_csv(out / "cells.csv", CELL_COLUMNS, clean(cell_rows(report)))
     write_json(out / "summary.json", clean(summary(report, answers)))
     write_text(out / "evidence.md", evidence(report, answers))

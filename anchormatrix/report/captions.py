@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from anchormatrix.records.settings import ANCHOR
 from anchormatrix.report.answer import capital, listed
+from anchormatrix.report.captured_steps import PART_WORDS, analysed, delta, pairs, unlike_timed, why_not_analysed
 from anchormatrix.report.facts import POOLED
 from anchormatrix.report.model import Measured, Report
-from anchormatrix.report.plots.step_pictures import PART_WORDS, analysed, delta, pairs, unlike_timed, why_not_analysed
 from anchormatrix.report.step_breakdown import COLUMNS, Anatomy, Bound
 
 _TOLD = 3  # forms that a sentence speaks of; the picture shows all

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from anchormatrix.report import analysis_tables, captions, contract_tables, outputs, speedup, tables
 from anchormatrix.report.answer import SizeAnswer, opening
+from anchormatrix.report.captured_steps import analysed, why_not_analysed
 from anchormatrix.report.html import command_line
 from anchormatrix.report.model import Measured, Report
-from anchormatrix.report.plots.step_pictures import analysed, why_not_analysed
 from anchormatrix.report.source import clean_text
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]|#~])")

@@ -13,11 +13,11 @@ from markupsafe import Markup, escape
 
 from anchormatrix.report import analysis_tables, captions, contract_tables, outputs, speedup, tables
 from anchormatrix.report.answer import SizeAnswer, opening
+from anchormatrix.report.captured_steps import analysed, why_not_analysed
 from anchormatrix.report.facts import SessionRecord
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.plots.figures import Figure
-from anchormatrix.report.plots.step_pictures import analysed, why_not_analysed
-from anchormatrix.report.plots.svg import theme_css
+from anchormatrix.report.plots.palette import theme_css
 from anchormatrix.report.source import clean_text
 
 _FORM = re.compile(r"\btp\d+-usp\d+[\w+-]*")

@@ -11,8 +11,8 @@ from anchormatrix.history.trend import MIN_NIGHTS, Change
 from anchormatrix.records.night import NightCell, Outcome, Tonight
 from anchormatrix.records.settings import Settings
 from anchormatrix.report.html import rendered
+from anchormatrix.report.plots.figures import fonts_kept_in, trend_pictures
 from anchormatrix.report.tables import Table
-from anchormatrix.report.trends import trends_of_size
 from anchormatrix.store.codec import write_record
 from anchormatrix.store.files import write_text
 
@@ -22,13 +22,12 @@ _NIGHTS_LISTED = 14
 def write_nightly(review: Review, nights: Sequence[Night], settings: Settings, out: Path) -> None:
     """Write ``index.html`` and ``summary.json`` of a night into ``out``."""
     write_record(out / "summary.json", review.summary(tuple(map(_cell, review.series))))
-    write_text(out / "index.html", page(review, nights, settings))
+    with fonts_kept_in(out.parent / ".run" / "matplotlib"):
+        write_text(out / "index.html", page(review, nights, settings))
 
 
 def page(review: Review, nights: Sequence[Night], settings: Settings) -> str:
     """The page as text; everything from outside is escaped by the template."""
-    sizes = sorted({item.size for item in (*review.series, *review.retired)})
-    drawings = [drawing for size in sizes if (drawing := trends_of_size(review, size))]
     return rendered(
         "nightly.html.j2",
         title=settings.report.title,
@@ -38,7 +37,7 @@ def page(review: Review, nights: Sequence[Night], settings: Settings) -> str:
         opening=opening(review),
         good=review.outcome is Outcome.FINE,
         changes=changes(review),
-        drawings=drawings,
+        trends=trend_pictures(review),
         boundaries=[_boundary_words(boundary) for boundary in review.boundaries],
         matrix=_matrix(review, settings.verdict.dispersion_pct),
         sessions=_sessions(review),

@@ -6,11 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from report_results import settings, write_results
 
 from anchormatrix.report import outputs, speedup
 from anchormatrix.report.build import build_report
 from anchormatrix.report.model import Report
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def build(root: Path, **options: Any) -> Report:

@@ -1,4 +1,4 @@
-"""Pictures of the measurements: step times, extrapolation ratio, dispersion and window drift, one row per value."""
+"""Measurements, one row per value: step times, extrapolation ratio, dispersion and drift between windows."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from anchormatrix.records.settings import ANCHOR, FEW
 from anchormatrix.report.facts import Cell
 from anchormatrix.report.model import Measured, Report
-from anchormatrix.report.plots.svg import WIDTH, Drawing, fitted, note, ticks
+from anchormatrix.report.plots.palette import PALETTE
+from anchormatrix.report.plots.sheet import SMALL, WIDTH, Entry, Sheet, note, text_width, x_axis
 
-_LABEL, _TIER, _RIGHT = 0.0, 212.0, 850.0
-_PLOT = 330.0
-_PITCH = 25.0
+_PITCH, _GAP = 17.0, 5.0  # between rows, and before the rows of another form
+_LABELS = 150.0  # the most that labels at the left may take, and words at the right
 _SHAPES = {FEW: "circle", ANCHOR: "diamond"}
-_WINDOW_LEGEND = [("circle", "muted", "window 1", False), ("circle", "muted", "window 2", True)]
+_WINDOWS = [Entry("circle", "muted", "window 1"), Entry("circle", "muted", "window 2", hollow=True)]
 
 
 @dataclass(frozen=True)
@@ -52,60 +52,54 @@ class Scale:
     title: str
     band: tuple[float, float] | None = None
     limit: float | None = None
-    zero: float | None = None
-
-    def x(self, value: float) -> float:
-        """Where a value lies."""
-        return _PLOT + (value - self.low) / (self.high - self.low) * (_RIGHT - _PLOT)
+    zero: bool = False
 
 
-Legend = list[tuple[str, str, str, bool]]
-
-
-def strip(title: str, rows: Sequence[Row], scale: Scale, legend: Legend, words: str = "") -> Drawing:
-    """Draw rows of marks over one axis; ``words`` heads the column of figures at the right."""
-    drawing = Drawing(title)
-    drawing.text(WIDTH, 38, words, role="muted", anchor="end", size=12)
-    drawing.heading()
-    drawing.legend(38, legend)
-    top = y = 56.0
-    blocks: list[float] = []
-    starts = [i == 0 or row.label != rows[i - 1].label for i, row in enumerate(rows)]
-    for i, starts_block in enumerate(starts):
-        y += _PITCH + (10 if i and starts_block else 0)
-        blocks.append(y)
-    bottom = blocks[-1] + 15
-    _backdrop(drawing, scale, top, bottom)
-    for row, at, starts_block in zip(rows, blocks, starts, strict=True):
-        if starts_block and at != blocks[0]:
-            drawing.line(0, at - _PITCH / 2 - 5, WIDTH, at - _PITCH / 2 - 5, "grid")
-        if starts_block:
-            drawing.text(_LABEL, at + 4, fitted(row.label, _TIER - 8), bold=row.strong)
-        drawing.text(_TIER, at + 4, row.tier, role="muted", size=12)
-        if row.tick is not None:
-            drawing.line(scale.x(row.tick), at - 12, scale.x(row.tick), at + 12, row.role, width=2.4)
-        for mark in row.marks:
-            drawing.marker(scale.x(mark.value), at - mark.lift, mark.shape, mark.role, hollow=mark.hollow, tip=mark.tip)
-        drawing.text(WIDTH, at + 4, row.words, role="bad" if row.role == "bad" else "ink", anchor="end", size=12)
-    drawing.height = bottom + 36
-    return drawing
-
-
-def _backdrop(drawing: Drawing, scale: Scale, top: float, bottom: float) -> None:
+def strip(title: str, rows: Sequence[Row], scale: Scale, key: Sequence[Entry], words: str = "") -> Sheet:
+    """Rows of marks over one axis; ``words`` heads the column of numbers at the right."""
+    sheet = Sheet(title)
+    sheet.key(key)
+    label = min(max(text_width(row.label, 8.5, bold=row.strong) for row in rows) + 10, _LABELS)
+    left = label + min(max(text_width(row.tier, SMALL) for row in rows) + 14, _LABELS / 2)
+    right = WIDTH - min(max(text_width(text, SMALL) for text in (words, *(row.words for row in rows))) + 14, _LABELS)
+    sheet.text(WIDTH, sheet.y + 4, words, role="muted", align="right", size=SMALL)
+    top, heights = sheet.y + (7 if words else 0), _heights(rows)
+    bottom = top + heights[-1] + 12
+    axes = sheet.chart((left, top, right, bottom), (scale.low, scale.high))
+    x_axis(axes, scale.title, scale.write)
     if scale.band:
-        low, high = (scale.x(min(max(edge, scale.low), scale.high)) for edge in scale.band)
-        drawing.rect(low, top, high - low, bottom - top, "band")
-    for value in ticks(scale.low, scale.high):
-        drawing.line(scale.x(value), top, scale.x(value), bottom, "grid")
-        drawing.text(scale.x(value), bottom + 15, scale.write(value), role="muted", anchor="middle", size=11.5)
-    if scale.zero is not None:
-        drawing.line(scale.x(scale.zero), top, scale.x(scale.zero), bottom, "muted")
+        axes.axvspan(*scale.band, color=PALETTE["band"][0], linewidth=0, zorder=0)
+    if scale.zero:
+        axes.axvline(0, color=PALETTE["muted"][0], linewidth=0.8, zorder=1)
     if scale.limit is not None:
-        drawing.line(scale.x(scale.limit), top, scale.x(scale.limit), bottom, "bad", width=1.6, dash="5 4")
-    drawing.text((_PLOT + _RIGHT) / 2, bottom + 32, scale.title, role="muted", anchor="middle", size=11.5)
+        axes.axvline(scale.limit, color=PALETTE["bad"][0], linewidth=1.1, linestyle=(0, (4, 3)), zorder=1)
+    for i, (row, height) in enumerate(zip(rows, heights, strict=True)):
+        y = top + height
+        if i == 0 or row.label != rows[i - 1].label:
+            sheet.text(0, y, row.label, bold=row.strong, room=label - 8)
+            if i:
+                sheet.line([0, WIDTH], [y - _PITCH / 2 - _GAP / 2] * 2, "grid", width=0.6)
+        sheet.text(label, y, row.tier, role="muted", size=SMALL, room=left - label - 8)
+        if row.tick is not None:
+            axes.plot([row.tick] * 2, [y - 7.5, y + 7.5], color=PALETTE[row.role][0], linewidth=1.4, zorder=5)
+        for mark in row.marks:
+            sheet.mark(mark.value, y - mark.lift, mark.shape, mark.role, axes=axes, hollow=mark.hollow, tip=mark.tip)
+        role = "bad" if row.role == "bad" else "ink"
+        sheet.text(WIDTH, y, row.words, role=role, align="right", size=SMALL, room=WIDTH - right - 4)
+    sheet.y = bottom + 26
+    return sheet.finish()
 
 
-def step_times(report: Report, measured: Measured) -> Drawing:
+def _heights(rows: Sequence[Row]) -> list[float]:
+    """How far below the top of a strip each row lies."""
+    found, y = [], 0.0
+    for i, row in enumerate(rows):
+        y += _PITCH + (_GAP if i and row.label != rows[i - 1].label else 0)
+        found.append(y)
+    return found
+
+
+def step_times(report: Report, measured: Measured) -> Sheet:
     """Every repeat of every cell of one contract, with the median of all windows."""
     contract = measured.contract
     title = f"{contract.size} cards · {contract.id} v{contract.version} · seconds per denoise step"
@@ -131,16 +125,16 @@ def step_times(report: Report, measured: Measured) -> Drawing:
             )
     if not values:
         return note(title, measured.cells.missing or "no cell of this contract holds a number")
-    legend: Legend = [
-        ("circle", FEW, f"few, {report.tiers.get(FEW, '?')} steps", False),
-        ("diamond", ANCHOR, f"anchor, {report.tiers.get(ANCHOR, '?')} steps", False),
-        *_WINDOW_LEGEND,
-        ("tick", "muted", "median of all repeats", False),
+    key = [
+        Entry("circle", FEW, f"few, {report.tiers.get(FEW, '?')} steps"),
+        Entry("diamond", ANCHOR, f"anchor, {report.tiers.get(ANCHOR, '?')} steps"),
+        *_WINDOWS,
+        Entry("bar", "muted", "median of all repeats"),
     ]
-    return strip(title, rows, _fitting(values), legend, "median · dispersion · repeats")
+    return strip(title, rows, _fitting(values), key, "median · dispersion · repeats")
 
 
-def ratios(report: Report) -> Drawing:
+def ratios(report: Report) -> Sheet:
     """r − 1 of every form, with the band inside which the few-step tier may stand for the anchor."""
     title, limit = "Anchor against few: r − 1, by form", report.drift_limit_pct
     rows = []
@@ -155,18 +149,18 @@ def ratios(report: Report) -> Drawing:
     if not rows:
         return note(title, "no form has both tiers measured")
     reach = 1.15 * max([1.6 * limit, *(abs(mark.value) for row in rows for mark in row.marks)])
-    scale = Scale(-reach, reach, _signed_pct, f"r − 1, band ±{limit:g} %", (-limit, limit), zero=0)
-    legend: Legend = [
-        ("circle", "good", "inside the band", False),
-        ("cross", "bad", "outside: the step time drifts with the step count", False),
-        ("block", "band", f"±{limit:g} %", False),
+    scale = Scale(-reach, reach, _signed_pct, f"r − 1, band ±{limit:g} %", (-limit, limit), zero=True)
+    key = [
+        Entry("circle", "good", "inside the band"),
+        Entry("cross", "bad", "outside: the step time drifts with the step count"),
+        Entry("block", "band", f"±{limit:g} %"),
     ]
     if any(row.role == "muted" for row in rows):
-        legend.insert(2, ("circle", "muted", "from unusable cells, not read", True))
-    return strip(title, rows, scale, legend)
+        key.insert(2, Entry("circle", "muted", "from unusable cells, not read", hollow=True))
+    return strip(title, rows, scale, key)
 
 
-def dispersions(report: Report) -> Drawing:
+def dispersions(report: Report) -> Sheet:
     """Dispersion of every cell against the limit."""
     title, limit = "Dispersion of each cell: (max − min) ÷ median", report.dispersion_limit_pct
     rows = []
@@ -188,15 +182,15 @@ def dispersions(report: Report) -> Drawing:
         return note(title, "no cell holds repeats")
     reach = 1.1 * max([1.4 * limit, *(row.tick or 0 for row in rows), *(m.value for row in rows for m in row.marks)])
     scale = Scale(0, reach, lambda value: f"{value:g} %", f"dispersion, limit {limit:g} %", limit=limit)
-    legend: Legend = [
-        *_WINDOW_LEGEND,
-        ("tick", "muted", "worst window, which counts", False),
-        ("dash", "bad", "limit: above it, no ranking", False),
+    key = [
+        *_WINDOWS,
+        Entry("bar", "muted", "worst window, which counts"),
+        Entry("dash", "bad", "limit: above it, no ranking"),
     ]
-    return strip(title, rows, scale, legend)
+    return strip(title, rows, scale, key)
 
 
-def drifts(report: Report) -> Drawing:
+def drifts(report: Report) -> Sheet:
     """How far each cell moved between its windows."""
     title, limit = "Second window against the first: change of each cell's median", report.window_drift_limit_pct
     rows = []
@@ -210,18 +204,18 @@ def drifts(report: Report) -> Drawing:
     if not rows:
         return note(title, "no cell was measured in two windows")
     reach = 1.15 * max([1.4 * limit, *(abs(mark.value) for row in rows for mark in row.marks)])
-    scale = Scale(-reach, reach, _signed_pct, f"change between windows, limit ±{limit:g} %", (-limit, limit), zero=0)
-    legend: Legend = [
-        ("circle", "good", "few, within the limit", False),
-        ("diamond", "good", "anchor, within the limit", False),
-        ("cross", "bad", "beyond it", False),
-        ("block", "band", f"±{limit:g} %", False),
+    scale = Scale(-reach, reach, _signed_pct, f"change between windows, limit ±{limit:g} %", (-limit, limit), zero=True)
+    key = [
+        Entry("circle", "good", "few, within the limit"),
+        Entry("diamond", "good", "anchor, within the limit"),
+        Entry("cross", "bad", "beyond it"),
+        Entry("block", "band", f"±{limit:g} %"),
     ]
-    return strip(title, rows, scale, legend)
+    return strip(title, rows, scale, key)
 
 
 def _repeats(cell: Cell, tier: str, index: int, windows: int) -> list[Mark]:
-    lift = 4.0 * (1 - 2 * index / (windows - 1)) if windows > 1 else 0.0
+    lift = 3.4 * (1 - 2 * index / (windows - 1)) if windows > 1 else 0.0
     return [
         Mark(value, _SHAPES[tier], tier, f"window {cell.window}, repeat {i}: {value:.4f} s", bool(index), lift)
         for i, value in enumerate(cell.values_s, start=1)

@@ -1,70 +1,117 @@
-"""The pictures of the report by name: one list that the page, the files and the captions share."""
+"""The figures of the report by name: one list that the page, the files, the rules and the captions share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from anchormatrix.report import captions as readings
+from anchormatrix.history.review import Review
+from anchormatrix.report import captions
 from anchormatrix.report.model import Measured, Report
-from anchormatrix.report.plots import charts, step_pictures
-from anchormatrix.report.plots.svg import Drawing, note, standalone
-from anchormatrix.report.plots.topology import host_picture
+from anchormatrix.report.source import clean_text
+from anchormatrix.store.files import write_bytes
 
-NAMES = (
-    "topology",
-    "step-times",
-    "ratio",
-    "dispersion",
-    "window-drift",
-    "step-parts",
-    "step-differences",
-    "masking-bound",
-    "layer-timeline",
-)
+if TYPE_CHECKING:
+    from anchormatrix.report.plots.sheet import Sheet
+
+TITLES = {
+    "topology": "Cards, links and chosen groups",
+    "step-times": "Few and anchor step times",
+    "ratio": "Anchor against few",
+    "dispersion": "Dispersion of cells",
+    "window-drift": "Drift between windows",
+    "step-parts": "Where the step goes",
+    "step-differences": "What differs between forms",
+    "masking-bound": "Masking against its bound",
+    "layer-timeline": "One layer in time",
+}
+NAMES = tuple(TITLES)
+SUFFIXES = ("svg", "png", "pdf")
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture, in parts when there is one per contract, each with its sentence of reading."""
+    """A figure of the report, in parts when there is one per contract: each as SVG for a page, and its reading."""
 
     name: str
     title: str
-    parts: tuple[tuple[Drawing, str], ...]
-
-    @property
-    def file_text(self) -> str:
-        """The figure as one SVG file."""
-        return standalone(self.title, [drawing for drawing, _ in self.parts])
+    parts: tuple[tuple[str, str], ...]
 
 
-def all_figures(report: Report) -> dict[str, Figure]:
-    """Every figure by name. One that cannot be drawn says why, so that every file always exists."""
-    found = [
-        Figure("topology", "Cards, links and chosen groups", ((host_picture(report), ""),)),
-        Figure(
-            "step-times",
-            "Few and anchor step times",
-            _each(report, partial(charts.step_times, report), partial(readings.of_step_times, report)),
-        ),
-        Figure("ratio", "Anchor against few", ((charts.ratios(report), readings.of_ratios(report)),)),
-        Figure("dispersion", "Dispersion of cells", ((charts.dispersions(report), readings.of_dispersions(report)),)),
-        Figure("window-drift", "Drift between windows", ((charts.drifts(report), readings.of_drifts(report)),)),
-        Figure("step-parts", "Where the step goes", _each(report, step_pictures.step_parts, readings.of_step_parts)),
-        Figure(
-            "step-differences",
-            "What differs between forms",
-            _each(report, step_pictures.differences, readings.of_differences),
-        ),
-        Figure("masking-bound", "Masking against its bound", _each(report, step_pictures.masking, readings.of_masking)),
-        Figure("layer-timeline", "One layer in time", _each(report, step_pictures.layers, readings.of_layers)),
-    ]
-    return {figure.name: figure for figure in found}
+def write_figures(report: Report, folder: Path) -> dict[str, Figure]:
+    """Draw every figure and write it as SVG, PNG and PDF; one that cannot be drawn says why, so all files exist.
+
+    One part is in memory at a time. Raises :class:`WriteError` when a file cannot be written.
+    """
+    from anchormatrix.report.plots.output import drawn  # noqa: PLC0415  loads matplotlib
+    from anchormatrix.report.plots.sheet import style  # noqa: PLC0415
+
+    found = {}
+    with style():
+        for name, parts in _contents(report).items():
+            readings = [clean_text(reading) for _, reading in parts]
+            said = " ".join(filter(None, readings))
+            picture = drawn(name, TITLES[name], said, (draw() for draw, _ in parts))
+            for suffix in SUFFIXES:
+                write_bytes(folder / f"{name}.{suffix}", picture.files[suffix])
+            found[name] = Figure(name, TITLES[name], tuple(zip(picture.inline, readings, strict=True)))
+    return found
 
 
-def _each(
-    report: Report, draw: Callable[[Measured], Drawing], read: Callable[[Measured], str]
-) -> tuple[tuple[Drawing, str], ...]:
-    parts = tuple((draw(measured), read(measured)) for measured in report.measured)
-    return parts or ((note("No current contract", "there is no card group to show"), ""),)
+def trend_pictures(review: Review) -> list[str]:
+    """The trends of every size as SVG for a page."""
+    from anchormatrix.report.plots.output import inline  # noqa: PLC0415  loads matplotlib
+    from anchormatrix.report.plots.sheet import style  # noqa: PLC0415
+    from anchormatrix.report.plots.trends import trends_of_size  # noqa: PLC0415
+
+    sizes = sorted({item.size for item in (*review.series, *review.retired)})
+    with style():
+        return [inline(f"trend-{size}", sheet) for size in sizes if (sheet := trends_of_size(review, size))]
+
+
+@contextmanager
+def fonts_kept_in(folder: Path) -> Iterator[None]:
+    """Where matplotlib keeps its list of fonts while figures are drawn, unless ``MPLCONFIGDIR`` says another place.
+
+    Otherwise it would be the home folder, which need not be writable and is nobody's result.
+    """
+    if "MPLCONFIGDIR" in os.environ:
+        yield
+        return
+    os.environ["MPLCONFIGDIR"] = str(folder.absolute())
+    try:
+        yield
+    finally:
+        del os.environ["MPLCONFIGDIR"]
+
+
+_Part = tuple[Callable[[], "Sheet"], str]
+
+
+def _contents(report: Report) -> dict[str, list[_Part]]:
+    """How every figure's parts are drawn, and their readings; the order is that of ``NAMES``."""
+    from anchormatrix.report.plots import captures, charts, timeline, topology  # noqa: PLC0415  load matplotlib
+
+    return {
+        "topology": [(partial(topology.host_picture, report), "")],
+        "step-times": _each(report, partial(charts.step_times, report), partial(captions.of_step_times, report)),
+        "ratio": [(partial(charts.ratios, report), captions.of_ratios(report))],
+        "dispersion": [(partial(charts.dispersions, report), captions.of_dispersions(report))],
+        "window-drift": [(partial(charts.drifts, report), captions.of_drifts(report))],
+        "step-parts": _each(report, captures.step_parts, captions.of_step_parts),
+        "step-differences": _each(report, captures.differences, captions.of_differences),
+        "masking-bound": _each(report, captures.masking, captions.of_masking),
+        "layer-timeline": _each(report, timeline.layers, captions.of_layers),
+    }
+
+
+def _each(report: Report, draw: Callable[[Measured], Sheet], read: Callable[[Measured], str]) -> list[_Part]:
+    from anchormatrix.report.plots.sheet import note  # noqa: PLC0415
+
+    parts: list[_Part] = [(partial(draw, measured), read(measured)) for measured in report.measured]
+    return parts or [(partial(note, "No current contract", "there is no card group to show"), "")]

@@ -3,160 +3,166 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from itertools import combinations
+
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
 
 from anchormatrix.records.host import Topology, is_fast
 from anchormatrix.report.facts import CardState
 from anchormatrix.report.model import Report
-from anchormatrix.report.plots.svg import WIDTH, Drawing, fitted, note
+from anchormatrix.report.plots.palette import PALETTE
+from anchormatrix.report.plots.sheet import SMALL, WIDTH, Entry, Sheet, note
 
-_LEFT = 236.0
-_RIGHT = WIDTH - 4
-_GAP = 26.0
-_ROW = 34.0
+_LEFT, _GAP = 104.0, 12.0  # the column of labels, and between domains
+_SMALLEST = 6.5
 
 
-def host_picture(report: Report) -> Drawing:
+def host_picture(report: Report) -> Sheet:
     """Cards in a row with arcs for fast links, a bus for all slower links, and one band per size below."""
     title = f"Cards, links and chosen groups of {report.host}"
     topology = report.topology.value
     if topology is None:
         return note(title, report.topology.missing)
-    drawing = Drawing(title)
-    columns = _columns(topology)
-    pitch = _pitch(topology)
-    size = min(pitch - 10, 50.0)
-    arch = _draw_links(drawing, topology, columns)
-    states = {card.id: card for card in report.cards.value or ()}
-    top = arch + 40
+    sheet = Sheet(title)
+    columns, pitch = _columns(topology)
+    sheet.key(_key(topology))
+    _draw_links(sheet, topology, columns)
+    size = min(pitch - 6, 26.0)
+    top = sheet.y
     for number, domain in enumerate(topology.domains):
-        _draw_domain(drawing, topology, domain, number, columns, pitch, top)
+        _draw_domain(sheet, topology, domain, number, columns, pitch)
+    for row, words in ((size + 9, "health"), (size + 20, "GiB in use / in all")):
+        sheet.text(0, top + row, words, role="muted", size=SMALL)
+    states = {card.id: card for card in report.cards.value or ()}
     for card in topology.cards:
-        _draw_card(drawing, card, states.get(card), columns[card], top, size, residue=card in report.residue)
-    y = top + 124
-    y = _draw_slow_links(drawing, topology, columns, y)
-    _draw_groups(drawing, report, columns, pitch, y + 18)
-    return drawing
+        _draw_card(sheet, card, states.get(card), columns[card], size, pitch, residue=card in report.residue)
+    sheet.y = top + size + 46
+    _draw_slow_links(sheet, topology, columns)
+    _draw_groups(sheet, report, columns, pitch)
+    return sheet.finish()
 
 
-def _pitch(topology: Topology) -> float:
-    room = _RIGHT - _LEFT - _GAP * (len(topology.domains) - 1)
-    return min(room / len(topology.cards), 104.0)
-
-
-def _columns(topology: Topology) -> dict[int, float]:
-    pitch, x, columns = _pitch(topology), _LEFT, {}
+def _columns(topology: Topology) -> tuple[dict[int, float], float]:
+    """The middle of every card, and the room each has."""
+    room = WIDTH - _LEFT - _GAP * (len(topology.domains) - 1)
+    pitch, x = min(room / len(topology.cards), 56.0), _LEFT
+    columns = {}
     for domain in topology.domains:
         for card in domain:
             columns[card] = x + pitch / 2
             x += pitch
         x += _GAP
-    return columns
+    return columns, pitch
 
 
-def _draw_links(drawing: Drawing, topology: Topology, columns: dict[int, float]) -> float:
-    """Arcs of fast links above the cards; returns the height of the line they stand on."""
-    fast = [(a, b, topology.link(a, b)) for a, b in combinations(topology.cards, 2) if is_fast(topology.link(a, b))]
-    longest = max((abs(columns[b] - columns[a]) for a, b, _ in fast), default=0.0)
-    ground = 30 + min(0.36 * longest, 118.0)
-    scale = (ground - 30) / longest if longest else 0.0
-    for a, b, link in fast:
-        inside = topology.same_domain(a, b)
-        x1, x2 = columns[a], columns[b]
-        rise = scale * abs(x2 - x1) / 0.75
-        drawing.arc(
-            x1, x2, ground + 34, rise + 34 / 0.75, "fast", dash="" if inside else "3 3", tip=f"{a} – {b}: {link}"
+def _key(topology: Topology) -> list[Entry]:
+    counts = Counter(topology.link(a, b) for a, b in combinations(topology.cards, 2))
+    return [
+        Entry("line", "fast", f"{link}: {count} fast links")
+        if is_fast(link)
+        else Entry("dash", "slow", f"{link}: {count} pairs")
+        for link, count in sorted(counts.items(), key=lambda found: (not is_fast(found[0]), found[0]))
+    ]
+
+
+def _draw_links(sheet: Sheet, topology: Topology, columns: Mapping[int, float]) -> None:
+    """Arcs of fast links, which end on the cards that are drawn next."""
+    fast = [pair for pair in combinations(topology.cards, 2) if is_fast(topology.link(*pair))]
+    longest = max((abs(columns[b] - columns[a]) for a, b in fast), default=0.0)
+    highest = min(0.36 * longest, 70.0)
+    ground = sheet.y + highest + 10
+    for a, b in fast:
+        rise = 4 / 3 * (10 + highest * abs(columns[b] - columns[a]) / longest)
+        points = [(columns[a], ground), (columns[a], ground - rise), (columns[b], ground - rise), (columns[b], ground)]
+        arc = PathPatch(
+            Path(points, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4]),
+            facecolor="none",
+            edgecolor=PALETTE["fast"][0],
+            linewidth=0.9,
+            linestyle="-" if topology.same_domain(a, b) else (0, (3, 3)),
+            zorder=0,
         )
-    counts = Counter(link for _, _, link in fast)
-    drawing.heading()
-    y = ground - 22
-    for link, count in sorted(counts.items()):
-        drawing.line(0, y - 4, 22, y - 4, "fast", width=2)
-        drawing.text(30, y, f"{link}: {count} fast links", role="muted", size=12)
-        y += 18
-    return ground
+        sheet.add(arc, f"{a} – {b}: {topology.link(a, b)}")
+    sheet.y = ground
 
 
 def _draw_domain(
-    drawing: Drawing,
-    topology: Topology,
-    domain: tuple[int, ...],
-    number: int,
-    columns: dict[int, float],
-    pitch: float,
-    top: float,
+    sheet: Sheet, topology: Topology, domain: tuple[int, ...], number: int, columns: Mapping[int, float], pitch: float
 ) -> None:
     left, right = columns[domain[0]] - pitch / 2 + 1, columns[domain[-1]] + pitch / 2 - 1
-    drawing.frame(left, top - 14, right - left, 118, "slow", radius=10)
+    size = min(pitch - 6, 26.0)
+    sheet.card(left, sheet.y - 6, right - left, size + 46, "slow")
     links = "+".join(topology.group_links(domain)) or "one card"
-    drawing.text(
+    sheet.text(
         (left + right) / 2,
-        top + 97,
-        fitted(f"domain {number} · {links}", right - left, 11),
+        sheet.y + size + 32,
+        f"domain {number} · {links}",
         role="muted",
-        anchor="middle",
-        size=11,
+        align="center",
+        size=SMALL,
+        room=right - left - 4,
     )
 
 
 def _draw_card(
-    drawing: Drawing, card: int, state: CardState | None, x: float, top: float, size: float, *, residue: bool
+    sheet: Sheet, card: int, state: CardState | None, x: float, size: float, pitch: float, *, residue: bool
 ) -> None:
     alarmed = residue or (state is not None and state.alarmed)
-    busy = state is not None and bool(state.foreign)
-    role = "bad" if alarmed else "waiting" if busy else "compute"
+    foreign = state.foreign if state else ()
+    role = "bad" if alarmed else "waiting" if foreign else "compute"
     words = f"card {card}" + (f": {state.name}, health {state.health}" if state else ": not in the health listing")
     words += "; its smoke found the residue state" if residue else ""
-    words += "; tenant " + ", ".join(state.foreign) if state and state.foreign else ""
-    drawing.rect(x - size / 2, top, size, size, "panel", radius=7, tip=words)
-    drawing.frame(x - size / 2, top, size, size, role, radius=7)
-    drawing.text(x, top + size / 2 + 6, str(card), anchor="middle", size=17, bold=True)
+    words += "; tenant " + ", ".join(foreign) if foreign else ""
+    top = sheet.y
+    sheet.card(x - size / 2, top, size, size, role, inside="panel", tip=words)
+    sheet.text(x, top + size / 2, str(card), align="center", size=10 if size > 16 else SMALL, bold=True)
     if alarmed:
-        drawing.marker(x + size / 2 - 7, top + 8, "cross", "bad", size=4, tip=words)
-    if busy:
-        drawing.marker(x - size / 2 + 8, top + 8, "diamond", "waiting", size=4, tip=words)
+        sheet.mark(x + size / 2 - 5, top + 5, "cross", "bad", scale=0.7, tip=words)
+    if foreign:
+        sheet.mark(x - size / 2 + 5, top + 5, "diamond", "waiting", scale=0.7, tip=words)
     health = "residue" if residue else state.health if state else "not read"
-    drawing.text(
-        x, top + size + 15, fitted(health, size + 24, 11), role="bad" if alarmed else "muted", anchor="middle", size=11
+    sheet.text(
+        x,
+        top + size + 9,
+        health,
+        role="bad" if alarmed else "muted",
+        align="center",
+        size=_SMALLEST,
+        room=pitch - 2,
     )
     if state and state.total_mb:
-        used = f"{state.used_mb / 1024:.0f}/{state.total_mb / 1024:.0f} GiB"
-        drawing.text(x, top + size + 29, used, role="muted", anchor="middle", size=10.5)
+        used = f"{state.used_mb / 1024:.0f}/{state.total_mb / 1024:.0f}"
+        sheet.text(x, top + size + 20, used, role="muted", align="center", size=_SMALLEST, room=pitch - 2)
 
 
-def _draw_slow_links(drawing: Drawing, topology: Topology, columns: dict[int, float], y: float) -> float:
+def _draw_slow_links(sheet: Sheet, topology: Topology, columns: Mapping[int, float]) -> None:
     """One bus for every link that is not fast; nothing when all are."""
-    slow = Counter(topology.link(a, b) for a, b in combinations(topology.cards, 2) if not is_fast(topology.link(a, b)))
-    if not slow:
-        return y - 22
+    if all(is_fast(topology.link(a, b)) for a, b in combinations(topology.cards, 2)):
+        return
     middles = [(columns[domain[0]] + columns[domain[-1]]) / 2 for domain in topology.domains]
-    drawing.line(min(middles), y, max(middles), y, "slow", width=2, dash="6 4")
+    y = sheet.y + 4
+    sheet.line([min(middles), max(middles)], [y, y], "slow", width=1.2, dash=True)
     for x in middles:
-        drawing.line(x, y, x, y - 20, "slow", width=2)
-    words = ", ".join(f"{link}: {count} pairs" for link, count in sorted(slow.items()))
-    drawing.line(0, y, 22, y, "slow", width=2, dash="6 4")
-    drawing.text(30, y + 4, fitted(words, _LEFT - 40, 12), role="muted", size=12)
-    return y
+        sheet.line([x, x], [y, y - 10], "slow", width=1.2)
+    sheet.y += 8
 
 
-def _draw_groups(drawing: Drawing, report: Report, columns: dict[int, float], pitch: float, y: float) -> None:
+def _draw_groups(sheet: Sheet, report: Report, columns: Mapping[int, float], pitch: float) -> None:
     for size in report.sizes:
-        measured = report.of_size(size)
-        drawing.text(0, y + 18, f"{size} cards", bold=True)
+        measured, y = report.of_size(size), sheet.y + 13
+        sheet.text(0, y, f"{size} cards", bold=True)
         if measured is None:
-            drawing.text(_LEFT, y + 18, fitted(f"no group: {report.why_no_group(size)}", _RIGHT - _LEFT), role="bad")
+            sheet.text(_LEFT, y, f"no group: {report.why_no_group(size)}", role="bad", size=SMALL, room=WIDTH - _LEFT)
         else:
             contract = measured.contract
-            drawing.text(
-                62, y + 18, fitted(f"{contract.id} v{contract.version}", _LEFT - 66, 12), role="muted", size=12
-            )
             chosen = [columns[card] for card in contract.cards if card in columns]
             if chosen:
-                drawing.line(min(chosen), y + 14, max(chosen), y + 14, "good", width=3)
-            for x in chosen:
-                drawing.rect(x - pitch * 0.3, y + 4, pitch * 0.6, 20, "good", radius=5, tip=contract.reason)
+                sheet.line([min(chosen), max(chosen)], [y, y], "good", width=1.8)
             for card in contract.cards:
                 if card in columns:
-                    drawing.text(columns[card], y + 18.5, str(card), role="paper", anchor="middle", size=12, bold=True)
-        y += _ROW
-    drawing.height = y + 4
+                    sheet.block(columns[card] - pitch * 0.32, y - 6, pitch * 0.64, 12, "good", tip=contract.reason)
+                    sheet.text(columns[card], y, str(card), role="paper", align="center", size=SMALL, bold=True)
+            sheet.text(0, y + 10, f"{contract.id} v{contract.version}", role="muted", size=_SMALLEST, room=_LEFT - 6)
+        sheet.y += 26

@@ -1,0 +1,157 @@
+"""Where a captured step goes: its parts, what differs between forms, and masking against its bound."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from anchormatrix.report.captured_steps import PART_WORDS, analysed, delta, pairs, why_not_analysed, why_without
+from anchormatrix.report.model import Measured
+from anchormatrix.report.plots.sheet import SMALL, TEXT, WIDTH, Entry, Sheet, note, text_width, x_axis
+from anchormatrix.report.step_breakdown import COLUMNS, Anatomy, Bound, RankStep
+
+_ROLES = {"computing": "compute", "exposed": "exposed", "free": "free", "bubble": "bubble"}
+_LABELS = 150.0  # the most that labels at the left may take
+
+
+def step_parts(measured: Measured) -> Sheet:
+    """Each form's captured step on its slowest rank, as one stacked bar; hidden communication above it."""
+    title = f"{measured.contract.size} cards · the captured step by cause, slowest rank"
+    found = _slowest(analysed(measured))
+    if not found:
+        return note(title, why_not_analysed(measured))
+    sheet = Sheet(title)
+    key = [
+        Entry("block", _ROLES[part], PART_WORDS[part])
+        for part in COLUMNS
+        if any(getattr(rank, part) > 0 for rank in found.values())
+    ]
+    if any(rank.overlapped > 0 for rank in found.values()):
+        key.append(Entry("block", "hidden", "communication behind compute"))
+    sheet.key(key)
+    left = min(max(text_width(form, TEXT) for form in found) + 12, _LABELS)
+    longest = max(rank.stage for rank in found.values()) or 1.0
+    right = WIDTH - max(text_width(f"{rank.stage:.1f} ms", SMALL, bold=True) for rank in found.values()) - 8
+    bottom = sheet.y + 27 * len(found)
+    axes = sheet.chart((left, sheet.y, right, bottom), (0, longest))
+    x_axis(axes, "ms, profiler on", lambda value: f"{value:g}", grid=False)
+    for form, rank in found.items():
+        sheet.text(0, sheet.y + 13, form, room=left - 8)
+        _stacked(sheet, form, rank, left, (right - left) / longest)
+        sheet.y += 27
+    sheet.y = bottom + 26
+    return sheet.finish()
+
+
+def _slowest(found: Mapping[str, Anatomy]) -> dict[str, RankStep]:
+    return {form: anatomy.slowest for form, anatomy in found.items() if anatomy.slowest is not None}
+
+
+def _stacked(sheet: Sheet, form: str, rank: RankStep, left: float, scale: float) -> None:
+    x, y = left, sheet.y
+    for part in COLUMNS:
+        value = getattr(rank, part)
+        width = value * scale
+        sheet.block(
+            x, y + 6, width, 14, _ROLES[part], tip=f"{form}, rank {rank.rank}: {PART_WORDS[part]} {value:.2f} ms"
+        )
+        if width > text_width(f"{value:.1f}", SMALL, bold=True) + 6:
+            sheet.text(x + width / 2, y + 13, f"{value:.1f}", role="paper", align="center", size=SMALL, bold=True)
+        x += width
+    if rank.overlapped > 0:
+        sheet.block(left, y + 1.5, rank.overlapped * scale, 3, "hidden", tip=f"{form}: hidden {rank.overlapped:.2f} ms")
+    sheet.text(x + 5, y + 13, f"{rank.stage:.1f} ms", size=SMALL, bold=True)
+
+
+def differences(measured: Measured) -> Sheet:
+    """What makes the second form of each pair slower or faster: the parts of ΔStage as a waterfall."""
+    title = f"{measured.contract.size} cards · what differs between the forms, captured step, slowest rank"
+    found = analysed(measured)
+    if len(found) < 2:
+        reason = "a difference needs two analysed forms of this size; "
+        return note(title, reason + (f"only {next(iter(found))} is there" if found else why_not_analysed(measured)))
+    sheet = Sheet(title)
+    ranks = _slowest(found)
+    for first, second in pairs(measured):
+        if first in ranks and second in ranks:
+            sheet.text(0, sheet.y + 6, f"from {first} to {second}", bold=True)
+            sheet.y += 15
+            _waterfall(sheet, ranks[first], ranks[second])
+            sheet.y += 10
+    return sheet.finish()
+
+
+def _waterfall(sheet: Sheet, first: RankStep, second: RankStep) -> None:
+    parts, stage, residual = delta(first, second)
+    steps = [(part, value) for part, value in parts.items() if abs(value) > 1e-9]
+    levels = [0.0]
+    for _, value in steps:
+        levels.append(levels[-1] + value)
+    low, high = min(*levels, stage, 0.0), max(*levels, stage, 0.0)
+    left, right = 128.0, WIDTH - 84
+    scale = (right - left) / ((high - low) or 1)
+    zero = left - low * scale
+    sheet.line([zero, zero], [sheet.y, sheet.y + 14 * (len(steps) + 1)], "muted")
+    for (part, value), at in zip(steps, levels, strict=False):
+        x1, x2 = sorted((zero + at * scale, zero + (at + value) * scale))
+        y, end = sheet.y, zero + (at + value) * scale
+        sheet.text(0, y + 7, f"Δ {PART_WORDS[part]}", role="muted", size=SMALL)
+        sheet.block(x1, y + 2, max(x2 - x1, 0.8), 10, _ROLES[part], tip=f"Δ {PART_WORDS[part]}: {_signed_ms(value)}")
+        sheet.line([end, end], [y + 12, y + 16], "muted", width=0.6)
+        sheet.text(WIDTH, y + 7, _signed_ms(value), align="right", size=SMALL)
+        sheet.y += 14
+    x1, x2 = sorted((zero, zero + stage * scale))
+    sheet.text(0, sheet.y + 7, "Δ stage", size=SMALL, bold=True)
+    sheet.block(x1, sheet.y + 2, max(x2 - x1, 0.8), 10, "ink", tip=f"Δ stage: {_signed_ms(stage)}")
+    sheet.text(WIDTH, sheet.y + 7, _signed_ms(stage), align="right", size=SMALL, bold=True)
+    sheet.text(WIDTH, sheet.y + 18, f"residual {_signed_ms(residual)}", role="muted", align="right", size=SMALL)
+    sheet.y += 24
+
+
+def masking(measured: Measured) -> Sheet:
+    """Measured masking against its bound, for the rank with the most exposed time of each form."""
+    title = f"{measured.contract.size} cards · masked share of communication: measured against the bound"
+    found = {form: anatomy.bounds for form, anatomy in analysed(measured).items() if anatomy.bounds}
+    if not found:
+        return note(title, why_without(measured, "masking", "no capture of this contract has a masking bound"))
+    sheet = Sheet(title)
+    sheet.key([Entry("block", "hidden", "measured"), Entry("bar", "ink", "bound at c and f")])
+    bottom = sheet.y + 30 * len(found)
+    axes = sheet.chart((0, sheet.y, WIDTH, bottom), (0, 1))
+    x_axis(axes, "share of communication hidden behind compute", lambda value: f"{100 * value:g} %", grid=False)
+    axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
+    first, *_, last = axes.get_xticklabels()
+    first.set_horizontalalignment("left")
+    last.set_horizontalalignment("right")
+    for form, bounds in found.items():
+        worst = min(bounds, key=lambda bound: (bound.measured if bound.measured is not None else 1, bound.rank))
+        words, y = _masking_words(worst), sheet.y
+        room = WIDTH - text_width(words, SMALL) - 12
+        sheet.text(0, y + 6, form, room=room)
+        sheet.text(WIDTH, y + 6, words, align="right", size=SMALL)
+        sheet.block(0, y + 14, WIDTH, 9, "panel")
+        sheet.block(0, y + 14, _within(worst.measured or 0.0) * WIDTH, 9, "hidden")
+        if worst.bound is not None:
+            x = _within(worst.bound) * WIDTH
+            sheet.line([x, x], [y + 12, y + 25], "ink", width=1.8)
+        sheet.y += 30
+    sheet.y = bottom + 26
+    return sheet.finish()
+
+
+def _masking_words(bound: Bound) -> str:
+    ratio = f"c/f {bound.c_ms / bound.f_ms:.2f}" if bound.f_ms else "no compute to hide behind"
+    reached = "off" if bound.chunks <= 1 else f"{_share(bound.measured)} of at most {_share(bound.bound)}"
+    return f"{reached} · n {bound.chunks} · {ratio} · rank {bound.rank}"
+
+
+def _within(share: float) -> float:
+    return min(max(share, 0.0), 1.0)
+
+
+def _share(value: float | None) -> str:
+    return "unknown" if value is None else f"{100 * value:.1f} %"
+
+
+def _signed_ms(value: float) -> str:
+    sign = "−" if value < -0.005 else "+" if value > 0.005 else "±"
+    return f"{sign}{abs(value):.2f} ms"
