@@ -5,6 +5,7 @@ All intervals are half-open ``[start, end)`` in integer nanoseconds; an interval
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -105,3 +106,13 @@ def _non_empty(start: Int64s, end: Int64s) -> Intervals:
 
 
 EMPTY = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def ms(ns: float) -> float:
+    """Nanoseconds as milliseconds; six decimals are exact for integers."""
+    return round(float(ns) / 1e6, 6)
+
+
+def optional(value: float | None) -> float | None:
+    """A share or ratio, or None where it is not known."""
+    return None if value is None or math.isnan(value) else round(float(value), 6)

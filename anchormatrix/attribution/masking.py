@@ -13,9 +13,8 @@ import pandas as pd
 from anchormatrix.attribution.bubbles import choose_group
 from anchormatrix.attribution.collectives import SERIAL, Group, groups_of
 from anchormatrix.attribution.hiding import DRAIN_RATIO, bound, usable_chunks
-from anchormatrix.attribution.intervals import union_of
+from anchormatrix.attribution.intervals import ms, optional, union_of
 from anchormatrix.attribution.layers import Attention, attention_of
-from anchormatrix.attribution.milliseconds import ms, optional
 from anchormatrix.attribution.steps import compute_mask
 from anchormatrix.captures.table import Capture
 from anchormatrix.errors import InputError

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from anchormatrix.attribution.collectives import collectives, overlap_matrix, streams
-from anchormatrix.attribution.milliseconds import ms, optional
+from anchormatrix.attribution.intervals import ms, optional
 from anchormatrix.attribution.steps import StepChoice, slowest, spread_pct
 from anchormatrix.captures.table import Capture
 from anchormatrix.records.attribution import ChosenStep, Collectives, Family, Overlap, RankCollectives, StepRow, Stream

@@ -15,8 +15,7 @@ import numpy as np
 import pandas as pd
 
 from anchormatrix.attribution.findings import by_text
-from anchormatrix.attribution.intervals import union_of
-from anchormatrix.attribution.milliseconds import ms
+from anchormatrix.attribution.intervals import ms, union_of
 from anchormatrix.captures.names import COMPUTE
 from anchormatrix.captures.table import STEP_COLUMNS, Capture, is_collective, is_core
 from anchormatrix.errors import InputError

@@ -10,9 +10,8 @@ import pandas as pd
 
 from anchormatrix.attribution.bubbles import RELEASE_NS, released, stream_of
 from anchormatrix.attribution.collectives import groups_of
-from anchormatrix.attribution.intervals import Intervals, union, union_of
+from anchormatrix.attribution.intervals import Intervals, ms, union, union_of
 from anchormatrix.attribution.layers import Attention, attention_of
-from anchormatrix.attribution.milliseconds import ms
 from anchormatrix.captures.table import is_collective
 from anchormatrix.records.attribution import Lane, Segment, Timeline
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from anchormatrix.attribution.hiding import bound
 from anchormatrix.planning.candidates import mask_chunks
 from anchormatrix.planning.model_figures import ModelFigures
 from anchormatrix.records.form import Form, parse_form
@@ -243,7 +244,7 @@ def step_parts(
     deflation = 1 / inflation if inflation and own is not None and not unlike else None
     masking = (attribution or {}).get("masking") or {}
     found: Mapping[str, Any] = next((row for row in masking.get("ranks", []) if row["rank"] == slowest["rank"]), {})
-    bound, chunks = _bound(found, form, model)
+    mask_bound, chunks = _bound(found, form, model)
     return StepParts(
         computing_ms=None if deflation is None else computing * deflation,
         exposed_ms=exposed,
@@ -251,7 +252,7 @@ def step_parts(
         free_ms=None if deflation is None else free * deflation,
         exposed_share=_number((attribution or {}).get("steps"), "exposed_share"),
         unlike_timed=unlike,
-        mask_bound=bound,
+        mask_bound=mask_bound,
         mask_measured=_number(found, "measured"),
         mask_chunks=chunks,
         masked_ms=_family_ms(attribution or {}, found),
@@ -276,25 +277,13 @@ def _bound(found: Mapping[str, Any], form: Form | None, model: ModelFigures | No
     """
     chunks = int(found.get("chunks", 1) or 1)
     if chunks > 1:
-        return (bound if (bound := _number(found, "bound_timed")) is not None else _number(found, "bound")), chunks
+        timed = _number(found, "bound_timed")
+        return (_number(found, "bound") if timed is None else timed), chunks
     total, hiding = _number(found, "C_ms"), _number(found, "F_timed_ms") or _number(found, "F_ms")
     if form is None or model is None or form.usp * form.ag == 1 or form.ring > 1 or not total or hiding is None:
         return None, 1
     chunks = mask_chunks(form, model, _MOST_CHUNKS)
-    return masking_bound(total, hiding, chunks), chunks
-
-
-def masking_bound(total: float, hiding: float, chunks: int, *, drain_ratio: float = 0.25) -> float:
-    """The share of ``total`` communication that ``hiding`` compute of the same layer can hide in ``chunks`` chunks.
-
-    c = C/n, f = F/n. f ≥ c: 1 − 1/n. f < c: 1 − [c + (n−1)(c−f) + drain] ÷ C with drain = ratio × c. Never below 0.
-    """
-    if chunks <= 1 or total <= 0:
-        return 0.0
-    c, f = total / chunks, hiding / chunks
-    if f >= c:
-        return 1.0 - 1.0 / chunks
-    return max(0.0, 1.0 - (c + (chunks - 1) * (c - f) + drain_ratio * c) / total)
+    return bound(total, hiding, chunks), chunks
 
 
 def family_times(attribution: Mapping[str, Any] | None) -> tuple[FamilyTime, ...]:

@@ -16,7 +16,6 @@ from anchormatrix.decide.evidence import (
     capture_inflation,
     extra_computing,
     gather,
-    masking_bound,
     step_parts,
 )
 from anchormatrix.decide.gates import GateInputs, evaluate, unexplained
@@ -372,13 +371,6 @@ def test_attention_hides_only_as_much_as_it_does_without_the_profiler():
     masked = attribution(chunks=2)
     masked["masking"]["ranks"][0]["bound_timed"] = 0.25
     assert step_parts(masked, parse_form("tp1-usp2+mask2"), MODEL).mask_bound == 0.25
-
-
-def test_masking_bound_formula():
-    assert masking_bound(8, 8, 4) == 0.75
-    # C = 8, n = 4: c = 2, f = 1: 1 − (2 + 3 × 1 + 0.5) ÷ 8
-    assert masking_bound(8, 4, 4) == pytest.approx(1 - 5.5 / 8)
-    assert masking_bound(8, 8, 1) == 0.0
 
 
 def test_evidence_is_gathered_from_stored_rows():
