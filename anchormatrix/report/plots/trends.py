@@ -68,6 +68,7 @@ def _panel(
     axes.set_ylim(middle - half, middle + half)
     axes.yaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
+    axes.tick_params(axis="y", pad=8)
     axes.grid(axis="y", color=PALETTE["grid"][0], linewidth=0.7)
     axes.set_axisbelow(True)
     axes.set_xticks([])
