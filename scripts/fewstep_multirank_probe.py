@@ -14,8 +14,8 @@ from pathlib import Path
 from anchormatrix.cli.command import run
 from anchormatrix.config.merge import DEFAULT_FILE, load_settings
 from anchormatrix.errors import ConfigError
-from anchormatrix.measure.offline import read_logs
-from anchormatrix.measure.offline_evidence import evidence_markdown
+from anchormatrix.offline.evidence import evidence_markdown
+from anchormatrix.offline.reading import read_logs
 from anchormatrix.store.files import write_json, write_text
 
 

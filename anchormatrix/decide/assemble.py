@@ -15,14 +15,17 @@ from anchormatrix.decide.projection import all_projections
 from anchormatrix.measure.bandwidth.curve import Curves
 from anchormatrix.planning.memory import MemoryLimits, memory_of, why_not
 from anchormatrix.planning.model_figures import ModelFigures
+from anchormatrix.records.cells import Cell
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import Form
 from anchormatrix.records.gates import FormBytes, Gates, Projection, Unexplained
+from anchormatrix.records.session import Session
+from anchormatrix.records.verdict import Verdict
 
 
 @dataclass(frozen=True)
 class Stored:
-    """What is stored of one contract: ``sessions`` as in ``session.json``, ``cells`` as rows of ``cells.csv``.
+    """What is stored of one contract.
 
     ``model``, ``memory`` and ``sweep`` may be unknown; their gates then stay unknown. ``skipped`` maps a form to the
     reason why it was not measured further. ``left_behind`` are forms measured before they were taken out of the matrix;
@@ -31,9 +34,9 @@ class Stored:
 
     contract: Contract
     forms: Sequence[Form]
-    sessions: Sequence[Mapping[str, Any]]
-    cells: Sequence[Mapping[str, Any]]
-    verdict: Mapping[str, Any]
+    sessions: Sequence[Session]
+    cells: Sequence[Cell]
+    verdict: Verdict
     model: ModelFigures | None = None
     memory: MemoryLimits | None = None
     sweep: Curves | None = None
@@ -119,7 +122,7 @@ def _projections(
     bounds: Mapping[str, ByteBound],
 ) -> tuple[Projection, ...]:
     """Every slower form projected against the winner."""
-    best = next((item for item in evidence if item.form.name == stored.verdict.get("winner")), None)
+    best = next((item for item in evidence if item.form.name == stored.verdict.winner), None)
     if best is None:
         return ()
     found: list[Projection] = []

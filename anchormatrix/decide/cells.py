@@ -2,103 +2,34 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from statistics import median
-from typing import Any
 
 from anchormatrix.errors import InputError
-from anchormatrix.measure.ramp import spread_pct
-from anchormatrix.store.files import read_json
+from anchormatrix.records.cells import ALL, Cell, cell_of, spread_pct
+from anchormatrix.records.session import SessionStatus
+from anchormatrix.store.codec import read_table, write_table
+from anchormatrix.store.sessions import TimedSession
 
-ALL = "all"
-STATUSES = ("measured", "did_not_run", "void", "contaminated", "unmeasurable", "skipped")
-COLUMNS = (
-    "contract", "form", "tier", "window", "repeats", "step_s", "dispersion_pct", "usable", "reason", "min_s", "max_s",
-    "values_s",
-)  # fmt: skip
+_AGAIN = "build the cells again"
 
 
-@dataclass(frozen=True)
-class Cell:
-    """The repeats of one form at one tier, in one window (``1``, ``2`` …) or over all windows (``all``).
-
-    ``values_s`` are step times in seconds in the order measured. For ``all``, ``dispersion_pct`` is the worst of the
-    windows: between windows it would mix noise with drift, which is reported by itself.
-    """
-
-    contract: str
-    form: str
-    tier: str
-    window: str
-    values_s: tuple[float, ...]
-    dispersion_pct: float
-    reason: str = ""
-
-    @property
-    def usable(self) -> bool:
-        """Whether the cell may take part in any ranking."""
-        return not self.reason
-
-    @property
-    def step_s(self) -> float:
-        """Median step time in seconds."""
-        return median(self.values_s)
-
-    def row(self) -> dict[str, Any]:
-        """The cell as a row of ``cells.csv``."""
-        return {
-            "contract": self.contract,
-            "form": self.form,
-            "tier": self.tier,
-            "window": self.window,
-            "repeats": len(self.values_s),
-            "step_s": f"{self.step_s:.9g}",
-            "dispersion_pct": f"{self.dispersion_pct:.6g}",
-            "usable": str(self.usable).lower(),
-            "reason": self.reason,
-            "min_s": f"{min(self.values_s):.9g}",
-            "max_s": f"{max(self.values_s):.9g}",
-            "values_s": ";".join(f"{value:.9g}" for value in self.values_s),
-        }
-
-
-@dataclass(frozen=True)
-class SessionResult:
-    """What a session left for the verdict: its status and its timed repeats, by tier.
-
-    ``denominators`` maps a tier to the (denominator, iterations) pairs of its repeats; ``steady`` says whether the ramp
-    settled before the first of them.
-    """
-
-    contract: str
-    form: str
-    window: int
-    status: str
-    reason: str
-    steady: bool
-    values_s: Mapping[str, tuple[float, ...]]
-    denominators: Mapping[str, tuple[tuple[str, int], ...]]
-
-
-def build_cells(sessions: Iterable[SessionResult], *, repeats: int, dispersion_pct: float) -> tuple[Cell, ...]:
+def build_cells(sessions: Iterable[TimedSession], *, repeats: int, dispersion_pct: float) -> tuple[Cell, ...]:
     """Cells of every window and over all windows; only sessions with status ``measured`` yield any.
 
     A cell is usable with at least ``repeats`` values, a dispersion within the limit, a ramp that settled, and
     iterations counted the same way for all forms of its tier.
     """
-    measured = sorted((s for s in sessions if s.status == "measured"), key=lambda s: (s.form, s.window))
+    measured = [timed for timed in sessions if timed.session.status is SessionStatus.MEASURED]
+    measured.sort(key=lambda timed: (timed.session.form, timed.session.window))
     mixed = _mixed_tiers(measured)
     windows: dict[tuple[str, str, str], list[Cell]] = {}
-    for session in measured:
-        for tier, values in session.values_s.items():
-            if not values:
-                continue
+    for timed in measured:
+        session = timed.session
+        for tier, values in timed.values_s.items():
             spread = spread_pct(values)
             reason = _reason(len(values), spread, session.steady, repeats, dispersion_pct) or mixed.get(tier, "")
-            cell = Cell(session.contract, session.form, tier, str(session.window), values, spread, reason)
+            cell = cell_of(session.contract, session.form, tier, str(session.window), values, spread, reason)
             windows.setdefault((session.contract, session.form, tier), []).append(cell)
     cells: list[Cell] = []
     for found in windows.values():
@@ -106,57 +37,16 @@ def build_cells(sessions: Iterable[SessionResult], *, repeats: int, dispersion_p
     return tuple(cells)
 
 
-def read_session(path: Path, contract: str | None = None) -> SessionResult:
-    """Read one ``session.json`` and the ``requests.csv`` beside it.
-
-    Raises :class:`InputError` naming the file when either is missing or not what it should be, or when it was measured
-    under another contract than the one given: such numbers are never mixed.
-    """
-    values = read_json(path)
-    if contract is not None and values.get("contract") != contract:
-        raise InputError(
-            f"was measured under {values.get('contract')!r}", where=str(path), expected=f"contract {contract}"
-        )
-    try:
-        status = _one_of(STATUSES, values["status"])
-        rows = _read_requests(path.with_name("requests.csv")) if status == "measured" else []
-        return SessionResult(
-            contract=str(values["contract"]),
-            form=str(values["form"]),
-            window=_window(values["window"]),
-            status=status,
-            reason=str(values.get("reason") or ""),
-            steady=values.get("ramp", {}).get("steady", False) is True,
-            values_s={tier: tuple(v for v, _ in pairs) for tier, pairs in _by_tier(rows).items()},
-            denominators={tier: tuple(d for _, d in pairs) for tier, pairs in _by_tier(rows).items()},
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(
-            f"not a session ({error!r})", where=str(path), todo="delete its folder; the next run measures it again"
-        ) from None
+def write_cells(path: Path, cells: Iterable[Cell]) -> None:
+    """Write ``cells.csv``; repeats with nine significant digits, dispersions with six."""
+    write_table(path, Cell, map(_rounded, cells))
 
 
 def read_cells(path: Path) -> tuple[Cell, ...]:
     """Read ``cells.csv``. Raises :class:`InputError` naming file and line."""
-    cells = []
-    for number, row in enumerate(_rows(path, COLUMNS), start=2):
-        try:
-            values = tuple(_positive(value) for value in row["values_s"].split(";"))
-            usable = _one_of(("true", "false"), row["usable"]) == "true"
-            cell = Cell(
-                contract=row["contract"],
-                form=row["form"],
-                tier=row["tier"],
-                window=row["window"],
-                values_s=values,
-                dispersion_pct=_not_negative(row["dispersion_pct"]),
-                reason="" if usable else row["reason"] or "not usable",
-            )
-        except (ValueError, TypeError, AttributeError) as error:
-            raise InputError(f"not a cell ({error})", where=f"{path}:{number}", todo="build the cells again") from None
-        cells.append(cell)
+    cells = read_table(path, Cell, todo=_AGAIN)
     _check_whole(cells, path)
-    return tuple(cells)
+    return cells
 
 
 def _check_whole(cells: Sequence[Cell], path: Path) -> None:
@@ -165,7 +55,7 @@ def _check_whole(cells: Sequence[Cell], path: Path) -> None:
     lone = next(((form, tier) for form, tier, _ in places if (form, tier, ALL) not in places), None)
     if twice or lone:
         what = f"lists {'/'.join(twice)} twice" if twice else f"has no row of {'/'.join(lone or ())} for all windows"
-        raise InputError(what, where=str(path), todo="build the cells again")
+        raise InputError(what, where=str(path), todo=_AGAIN)
 
 
 def _reason(count: int, spread: float, steady: bool, repeats: int, limit: float) -> str:
@@ -179,7 +69,7 @@ def _reason(count: int, spread: float, steady: bool, repeats: int, limit: float)
 def _combined(cells: Sequence[Cell]) -> Cell:
     first = cells[0]
     reasons = [f"window {cell.window}: {cell.reason}" for cell in cells if cell.reason]
-    return Cell(
+    return cell_of(
         first.contract,
         first.form,
         first.tier,
@@ -190,7 +80,7 @@ def _combined(cells: Sequence[Cell]) -> Cell:
     )
 
 
-def _mixed_tiers(sessions: Sequence[SessionResult]) -> dict[str, str]:
+def _mixed_tiers(sessions: Sequence[TimedSession]) -> dict[str, str]:
     """Tiers whose iterations come from a bar for some repeats and from the request for others, and disagree."""
     mixed: dict[str, str] = {}
     for tier in {tier for session in sessions for tier in session.denominators}:
@@ -201,54 +91,11 @@ def _mixed_tiers(sessions: Sequence[SessionResult]) -> dict[str, str]:
     return mixed
 
 
-def _by_tier(rows: Iterable[Mapping[str, str]]) -> dict[str, list[tuple[float, tuple[str, int]]]]:
-    tiers: dict[str, list[tuple[float, tuple[str, int]]]] = {}
-    for row in rows:
-        if row["role"] == "measured" and row["step_s"]:
-            step_s = _positive(row["step_s"])
-            tiers.setdefault(row["tier"], []).append((step_s, (row["denominator"], int(row["iterations"]))))
-    return tiers
+def _rounded(cell: Cell) -> Cell:
+    values_s = [_digits(value, 9) for value in cell.values_s]
+    spread = _digits(cell.dispersion_pct, 6)
+    return cell_of(cell.contract, cell.form, cell.tier, cell.window, values_s, spread, cell.reason)
 
 
-def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise ValueError(f"{text} is not a positive time")
-    return value
-
-
-def _not_negative(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < float("inf"):
-        raise ValueError(f"{text} is not a share")
-    return value
-
-
-def _window(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{value!r} is not a window")
-    return value
-
-
-def _one_of(known: Sequence[str], value: Any) -> str:
-    if value not in known:
-        raise ValueError(f"{value!r} is none of {', '.join(known)}")
-    return str(value)
-
-
-def _read_requests(path: Path) -> list[dict[str, str]]:
-    return list(_rows(path, ("role", "tier", "step_s", "iterations", "denominator")))
-
-
-def _rows(path: Path, columns: Sequence[str]) -> Iterable[dict[str, str]]:
-    try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            reader = csv.DictReader(stream)
-            missing = [column for column in columns if column not in (reader.fieldnames or ())]
-            if missing:
-                raise InputError(f"has no column {missing[0]}", where=str(path), todo="delete the file and run again")
-            yield from reader
-    except FileNotFoundError:
-        raise InputError("no such file", where=str(path), todo="run the step that makes it first") from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read ({error})", where=str(path), todo="delete the file and run again") from None
+def _digits(value: float, count: int) -> float:
+    return float(f"{value:.{count}g}")

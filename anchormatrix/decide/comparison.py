@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from anchormatrix.decide.cells import Cell
+from anchormatrix.records.cells import Cell
 
 Floor = Callable[[Cell, Cell], float]
 """The noise floor of two cells, in percent."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+
+import msgspec
 
 from anchormatrix.decide.evidence import FormEvidence
 from anchormatrix.decide.gates import GATES, UNKNOWN
@@ -22,18 +23,19 @@ from anchormatrix.records.decision import (
     Trigger,
 )
 from anchormatrix.records.gates import Gate, Projection, Unexplained
+from anchormatrix.records.verdict import Verdict, VerdictStatus
 
 
 @dataclass(frozen=True)
 class DecisionInputs:
-    """What one size is concluded from: ``verdict`` is the content of its ``verdict.json``.
+    """What one size is concluded from.
 
     ``left_behind`` are forms measured under the contract and taken out of the matrix since.
     """
 
     size: int
     contract: str
-    verdict: Mapping[str, Any]
+    verdict: Verdict
     evidence: Sequence[FormEvidence]
     model: ModelFigures | None = None
     gates: Sequence[Gate] = ()
@@ -45,6 +47,13 @@ class DecisionInputs:
     group: GroupState = UNKNOWN_GROUP
 
 
+_BASIS = {
+    VerdictStatus.EXTRAPOLATES: "the few-step ranking agrees and may be used next time",
+    VerdictStatus.DRIFT: "the step drifts between the tiers, so only the anchor counts",
+    VerdictStatus.ORDER_FLIP: "the few-step tier ranks the forms differently, so the anchor's order holds",
+    VerdictStatus.UNSTABLE: "dispersion is above the limit",
+    VerdictStatus.INCOMPLETE: "the matrix is incomplete",
+}
 _RESET = "reset the driver or use another group, then smoke it again"
 
 
@@ -55,27 +64,26 @@ def decide(inputs: DecisionInputs) -> SizeDecision:
     nothing.
     """
     if inputs.group.damage:
-        damaged = {"status": "incomplete", "reason": inputs.group.damage, "cure": _RESET}
-        return _without_winner(replace(inputs, verdict=damaged), ())
+        return _without_winner(replace(inputs, verdict=_damaged(inputs)), ())
     verdict = inputs.verdict
-    winner = verdict.get("winner")
-    tied = tuple(str(name) for name in verdict.get("tied_with", []) if name != winner)
+    winner = verdict.winner
+    tied = tuple(name for name in verdict.tied_with if name != winner)
     if winner is None:
         return _without_winner(inputs, tied)
-    runner, margin = _runner_up(inputs, str(winner))
-    reversal = _reversal(inputs, str(winner))
+    runner, margin = _runner_up(inputs, winner)
+    reversal = _reversal(inputs, winner)
     unknowns = _unknowns(inputs)
-    conditions = (*_outside(inputs), *_conditions(inputs, str(winner), runner), *_links(inputs))
+    conditions = (*_outside(inputs), *_conditions(inputs, winner, runner), *_links(inputs))
     by = f" by {margin:.1f} % over {runner}" if runner and margin is not None else ", the only form measured"
     sentence = f"On {inputs.size} cards {winner} wins{by} at the anchor tier"
     sentence += f"; {conditions[0][0].lower() + conditions[0][1:]}" if conditions else "."
     sentence += f" Unknown: {unknowns[0]}" if unknowns else ""
-    sentence += _reverses(inputs, str(winner))
+    sentence += _reverses(inputs, winner)
     return SizeDecision(
         size=inputs.size,
         contract=inputs.contract,
         outcome=DecisionOutcome.WINNER,
-        winner=str(winner),
+        winner=winner,
         runner_up=runner,
         margin_pct=margin,
         tied_with=tied,
@@ -90,9 +98,8 @@ def decide(inputs: DecisionInputs) -> SizeDecision:
 
 def _without_winner(inputs: DecisionInputs, tied: tuple[str, ...]) -> SizeDecision:
     verdict = inputs.verdict
-    reason = str(verdict.get("reason") or verdict.get("status") or "nothing was measured")
-    cure = str(verdict.get("cure") or "")
-    if len(tied) > 1 and verdict.get("status") != "unstable":
+    reason, cure = verdict.reason or verdict.status, verdict.cure
+    if len(tied) > 1 and verdict.status is not VerdictStatus.UNSTABLE:
         outcome = DecisionOutcome.NO_DIFFERENCE
         sentence = (
             f"On {inputs.size} cards there is no difference between {listed(tied)}: it lies within the noise floor."
@@ -121,6 +128,19 @@ def _without_winner(inputs: DecisionInputs, tied: tuple[str, ...]) -> SizeDecisi
     )
 
 
+def _damaged(inputs: DecisionInputs) -> Verdict:
+    """What a verdict amounts to on cards that decide nothing."""
+    return msgspec.structs.replace(
+        inputs.verdict,
+        status=VerdictStatus.INCOMPLETE,
+        reason=inputs.group.damage,
+        cure=_RESET,
+        winner=None,
+        tied_with=(),
+        window_drift=(),
+    )
+
+
 def _links(inputs: DecisionInputs) -> tuple[str, ...]:
     return (inputs.group.links,) if inputs.group.links else ()
 
@@ -128,7 +148,7 @@ def _links(inputs: DecisionInputs) -> tuple[str, ...]:
 def _outside(inputs: DecisionInputs) -> tuple[str, ...]:
     """One sentence when forms that are not in the matrix any more were faster than the best that is."""
     steps = {form.form.name: form.step_anchor_s for form in inputs.evidence if form.usable and form.step_anchor_s}
-    best = steps.get(str(inputs.verdict.get("winner"))) or min(steps.values(), default=None)
+    best = steps.get(inputs.verdict.winner or "") or min(steps.values(), default=None)
     faster = [form for form in inputs.left_behind if best and form.step_anchor_s and form.step_anchor_s < best]
     if best is None or not faster:
         return ()
@@ -154,14 +174,7 @@ def _basis(inputs: DecisionInputs) -> str:
     windows = sorted({window for form in measured for window in form.windows})
     worst = max((form.dispersion_pct or 0.0 for form in measured), default=0.0)
     text = f"{len(measured)} forms at the anchor tier, {len(windows)} windows, largest dispersion {worst:.1f} %"
-    status = {
-        "extrapolates": "the few-step ranking agrees and may be used next time",
-        "drift": "the step drifts between the tiers, so only the anchor counts",
-        "order_flip": "the few-step tier ranks the forms differently, so the anchor's order holds",
-        "unstable": "dispersion is above the limit",
-        "incomplete": "the matrix is incomplete",
-    }.get(str(verdict.get("status")), "")
-    return f"{text}; {status}" if status else text
+    return f"{text}; {_BASIS[verdict.status]}"
 
 
 def _conditions(inputs: DecisionInputs, winner: str, runner: str | None) -> tuple[str, ...]:
@@ -238,9 +251,9 @@ def _confidence(inputs: DecisionInputs, margin: float | None) -> Confidence:
     should be; ``low``: one window or drift."""
     windows = {window for form in inputs.evidence for window in form.windows}
     verdict = inputs.verdict
-    if len(windows) < inputs.windows or verdict.get("status") == "incomplete":
+    if len(windows) < inputs.windows or verdict.status is VerdictStatus.INCOMPLETE:
         return Confidence.LOW
-    if any(row.get("exceeds") for row in verdict.get("window_drift", [])):
+    if any(drift.exceeds for drift in verdict.window_drift):
         return Confidence.LOW
     floor = max([1.0, *(form.dispersion_pct or 0.0 for form in inputs.evidence if form.usable)])
     clear = margin is None or margin >= 2 * floor

@@ -36,8 +36,11 @@ from anchormatrix.records.decision import (
 )
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.plan import ContractPlan, RunPlan
+from anchormatrix.records.session import SessionStatus
 from anchormatrix.records.settings import Settings
 from anchormatrix.store.codec import read_record
+
+_NOT_RUN = (SessionStatus.DID_NOT_RUN, SessionStatus.VOID, SessionStatus.UNMEASURABLE)
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ def conclude(
 
 def _pair(item: Concluded) -> str:
     """Which same-size pair the matrix rests on, counting only forms that ran; or why there is none."""
-    gone = {e.form.name: e.reason for e in item.evidence if e.status in ("did_not_run", "void", "unmeasurable")}
+    gone = {e.form.name: e.reason for e in item.evidence if e.status in _NOT_RUN}
     ran = [parse_form(name) for name in item.planned.forms if name not in gone]
     return pair_statement(item.contract.size, ran, {**{e.form: e.reason for e in item.planned.excluded}, **gone})
 
@@ -127,8 +130,8 @@ def _conclude_one(results: Path, contract: Contract, plan: RunPlan, settings: Se
         size=contract.size,
         contract=contract.id,
         winner=decision.winner,
-        status=stored.verdict["status"],
-        r=dict(stored.verdict.get("r") or {}),
+        status=stored.verdict.status,
+        r=dict(stored.verdict.r),
         forms=tuple(_basis_form(item) for item in evidence),
         facts=step_facts(settings),
         fixed_s=fixed_costs(results, planned),

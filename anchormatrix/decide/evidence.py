@@ -10,7 +10,10 @@ from typing import Any
 from anchormatrix.attribution.hiding import bound
 from anchormatrix.planning.candidates import mask_chunks
 from anchormatrix.planning.model_figures import ModelFigures
+from anchormatrix.records.cells import ALL, Cell
 from anchormatrix.records.form import Form, parse_form
+from anchormatrix.records.session import Session, SessionStatus
+from anchormatrix.records.settings import ANCHOR, FEW
 
 
 @dataclass(frozen=True)
@@ -68,13 +71,12 @@ class FamilyTime:
 class FormEvidence:
     """Everything known of one form on one contract. Step times are medians in seconds, unprofiled.
 
-    ``status`` is that of its sessions: ``measured``, ``did_not_run``, ``void``, ``contaminated``, ``unmeasurable``,
-    ``skipped`` or ``missing``; ``reason`` is the session's, else why its anchor cell may not be ranked. ``windows``
-    maps a window to the anchor step measured in it.
+    ``status`` is that of its sessions, ``None`` when there is none; ``reason`` is the session's, else why its anchor
+    cell may not be ranked. ``windows`` maps a window to the anchor step measured in it.
     """
 
     form: Form
-    status: str = "missing"
+    status: SessionStatus | None = None
     reason: str = ""
     step_few_s: float | None = None
     step_anchor_s: float | None = None
@@ -122,17 +124,17 @@ def extra_computing(form: FormEvidence, other: FormEvidence, least_pct: float) -
 
 def gather(
     forms: Iterable[Form],
-    sessions: Sequence[Mapping[str, Any]],
-    cells: Sequence[Mapping[str, Any]],
+    sessions: Sequence[Session],
+    cells: Sequence[Cell],
     attributions: Mapping[str, Mapping[str, Any]] | None = None,
     model: ModelFigures | None = None,
 ) -> tuple[FormEvidence, ...]:
-    """Put sessions (``session.json``), cells (rows of ``cells.csv``) and attributions (by form name) together per form.
+    """Put sessions, cells and attributions (by form name) together per form.
 
     Cells are read for window ``all`` (the medians) and for the single windows of the anchor tier. ``model`` tells how
     many chunks the masking of a form could have.
     """
-    names = list(dict.fromkeys([*(form.name for form in forms), *(str(s["form"]) for s in sessions)]))
+    names = list(dict.fromkeys([*(form.name for form in forms), *(session.form for session in sessions)]))
     found = attributions or {}
     inflation = capture_inflation(found.values())
     return tuple(
@@ -149,48 +151,46 @@ def gather(
 
 _ALIKE = 1.2  # forms that the profiler stretches more unequally than this were not captured in a step like the timed
 _MOST_CHUNKS = 8  # more chunks cost more calls than they hide
-_BEST_FIRST = ("measured", "contaminated", "void", "unmeasurable", "did_not_run", "skipped")
+_BEST_FIRST = (
+    SessionStatus.MEASURED,
+    SessionStatus.CONTAMINATED,
+    SessionStatus.VOID,
+    SessionStatus.UNMEASURABLE,
+    SessionStatus.DID_NOT_RUN,
+    SessionStatus.SKIPPED,
+)
 
 
 def _one(
     name: str,
-    sessions: Sequence[Mapping[str, Any]],
-    cells: Sequence[Mapping[str, Any]],
+    sessions: Sequence[Session],
+    cells: Sequence[Cell],
     parts: StepParts | None,
     families: tuple[FamilyTime, ...],
 ) -> FormEvidence:
-    own = [session for session in sessions if session["form"] == name]
-    best = min(own, key=lambda s: _BEST_FIRST.index(s["status"]) if s["status"] in _BEST_FIRST else 99, default=None)
-    rows = [row for row in cells if row["form"] == name]
-    anchors = [row for row in rows if row["tier"] == "anchor"]
-    whole = {row["tier"]: row for row in rows if str(row["window"]) == "all"}
-    anchor, few = whole.get("anchor"), whole.get("few")
+    own = [session for session in sessions if session.form == name]
+    best = min(own, key=lambda session: _BEST_FIRST.index(session.status), default=None)
+    rows = [cell for cell in cells if cell.form == name]
+    whole = {cell.tier: cell for cell in rows if cell.window == ALL}
+    anchor, few = whole.get(ANCHOR), whole.get(FEW)
     return FormEvidence(
         form=parse_form(name),
-        status=str(best["status"]) if best else "missing",
-        reason=str((best or {}).get("reason") or (anchor or {}).get("reason") or ""),
-        step_few_s=_number(few, "step_s"),
-        step_anchor_s=_number(anchor, "step_s"),
-        dispersion_pct=_number(anchor, "dispersion_pct"),
-        usable=anchor is not None and _truth(anchor.get("usable")),
-        windows={
-            str(row["window"]): step
-            for row in anchors
-            if str(row["window"]) != "all" and (step := _number(row, "step_s")) is not None
-        },
+        status=best.status if best else None,
+        reason=(best.reason if best else "") or (anchor.reason if anchor else ""),
+        step_few_s=few.step_s if few else None,
+        step_anchor_s=anchor.step_s if anchor else None,
+        dispersion_pct=anchor.dispersion_pct if anchor else None,
+        usable=anchor is not None and anchor.usable,
+        windows={cell.window: cell.step_s for cell in rows if cell.tier == ANCHOR and cell.window != ALL},
         parts=parts,
         families=families,
-        source=", ".join(f"w{session['window']}" for session in own if session["status"] != "skipped"),
+        source=", ".join(f"w{session.window}" for session in own if session.status is not SessionStatus.SKIPPED),
     )
 
 
 def _number(row: Mapping[str, Any] | None, key: str) -> float | None:
     value = (row or {}).get(key)
     return None if value in (None, "") else float(value)
-
-
-def _truth(value: Any) -> bool:
-    return value is True or str(value).lower() in ("true", "1", "yes")
 
 
 def capture_inflation(attributions: Iterable[Mapping[str, Any]]) -> float | None:

@@ -14,6 +14,7 @@ from anchormatrix.decide.evidence import FamilyTime, FormEvidence, extra_computi
 from anchormatrix.decide.projection import milliseconds, seconds
 from anchormatrix.measure.bandwidth.curve import wire_bytes
 from anchormatrix.records.gates import CallBound, Gate, GateStatus, Projection, Unexplained
+from anchormatrix.records.session import SessionStatus
 
 GATES = {
     "G1": "runs through",
@@ -79,12 +80,12 @@ def _result(
 
 def _runs(form: FormEvidence, inputs: GateInputs) -> Gate:
     source = f"session.json ({form.source})" if form.source else "no session"
-    if form.status == "measured":
+    if form.status is SessionStatus.MEASURED:
         return _result("G1", form, PASSED, 1.0, "sessions", source, "runs through and proved its form")
-    if form.status in ("did_not_run", "void"):
-        word = "did not run through" if form.status == "did_not_run" else "ran, but not as this form"
+    if form.status in (SessionStatus.DID_NOT_RUN, SessionStatus.VOID):
+        word = "did not run through" if form.status is SessionStatus.DID_NOT_RUN else "ran, but not as this form"
         return _result("G1", form, FAILED, 0.0, "sessions", source, f"{word}: {form.reason or 'no reason recorded'}")
-    word = form.reason or {"missing": "not measured"}.get(form.status, form.status)
+    word = form.reason or form.status or "not measured"
     return _result("G1", form, UNKNOWN, None, "sessions", source, word)
 
 
@@ -95,7 +96,7 @@ def _memory(form: FormEvidence, inputs: GateInputs) -> Gate:
     needed, usable, words = known
     status = PASSED if needed <= usable else FAILED
     text = f"needs {_memory_words(needed)} of {_memory_words(usable)} usable per card{'; ' + words if words else ''}"
-    if status == FAILED and form.status == "measured":
+    if status == FAILED and form.status is SessionStatus.MEASURED:
         status, text = PASSED, text + "; it ran all the same, so the model's figures are too high"
     return _result("G2", form, status, needed, "GB", "model figures, card memory", text)
 

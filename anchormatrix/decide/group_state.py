@@ -9,7 +9,8 @@ from anchormatrix.errors import InputError
 from anchormatrix.measure.residue import damaged_within
 from anchormatrix.planning.groups import show
 from anchormatrix.records.contract import Contract
-from anchormatrix.store.files import read_json
+from anchormatrix.records.smoke import Smoke, SmokeStatus
+from anchormatrix.store.codec import read_record
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,10 @@ def group_state(results: Path, contract: Contract) -> GroupState:
             f"{contract.link_class} only."
         )
     try:
-        status = read_json(results / contract.id / "smoke.json").get("status")
+        status = read_record(results / contract.id / "smoke.json", Smoke).status
     except InputError:
         status = None
-    if status == "passed":
+    if status is SmokeStatus.PASSED:
         return GroupState(links=links)
     if damaged := damaged_within(contract, results):
         return GroupState(damage="; ".join(item.text for item in damaged), links=links)

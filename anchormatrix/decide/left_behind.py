@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from anchormatrix.decide.cells import ALL, SessionResult, build_cells, read_session
+from anchormatrix.decide.cells import build_cells
 from anchormatrix.decide.evidence import FormEvidence
 from anchormatrix.errors import ConfigError, InputError
+from anchormatrix.records.cells import ALL
 from anchormatrix.records.form import Form, parse_form
 from anchormatrix.records.plan import ContractPlan
-from anchormatrix.records.settings import Settings
-
-_ANCHOR = "anchor"
+from anchormatrix.records.session import SessionStatus
+from anchormatrix.records.settings import ANCHOR, Settings
+from anchormatrix.store.sessions import TimedSession, read_session
 
 
 def planned_sessions(folder: Path, planned: ContractPlan) -> list[Path]:
@@ -40,11 +41,11 @@ def left_behind(folder: Path, contract: str, forms: Collection[str], settings: S
         sessions = _readable(sorted((folder / form.name).glob("w*/session.json")), contract)
         cells = build_cells(sessions, repeats=settings.matrix.repeats, dispersion_pct=settings.verdict.dispersion_pct)
         for cell in cells:
-            if (cell.form, cell.tier, cell.window) == (form.name, _ANCHOR, ALL):
+            if (cell.form, cell.tier, cell.window) == (form.name, ANCHOR, ALL):
                 found.append(
                     FormEvidence(
                         form,
-                        "measured",
+                        SessionStatus.MEASURED,
                         cell.reason,
                         step_anchor_s=cell.step_s,
                         dispersion_pct=cell.dispersion_pct,
@@ -66,7 +67,7 @@ def _other_forms(folder: Path, forms: Collection[str]) -> list[Form]:
     return found
 
 
-def _readable(paths: Sequence[Path], contract: str) -> list[SessionResult]:
+def _readable(paths: Sequence[Path], contract: str) -> list[TimedSession]:
     found = []
     for path in paths:
         try:

@@ -7,6 +7,7 @@ from typing import Any
 
 from anchormatrix.records.decision import Basis, Trigger
 from anchormatrix.records.form import parse_form
+from anchormatrix.records.verdict import VerdictStatus
 
 _MANY_RANKS = 4  # from here on a short task can be dominated by its communication
 
@@ -75,9 +76,9 @@ def _untested(now: Basis, trigger: str, why: str) -> Trigger:
 
 def _order_flip(now: Basis) -> Trigger:
     status = now.status
-    if status == "order_flip":
+    if status is VerdictStatus.ORDER_FLIP:
         return _tested(now, "order flip", True, "the tiers rank the forms differently")
-    if status in ("extrapolates", "drift"):
+    if status in (VerdictStatus.EXTRAPOLATES, VerdictStatus.DRIFT):
         return _tested(now, "order flip", False, "both tiers rank the forms alike")
     return _untested(now, "order flip", f"the tiers cannot be compared: the verdict is {status}")
 

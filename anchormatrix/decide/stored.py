@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -13,7 +11,6 @@ from anchormatrix.decide.assemble import Stored
 from anchormatrix.decide.cells import read_cells
 from anchormatrix.decide.group_state import group_state
 from anchormatrix.decide.left_behind import left_behind, planned_sessions
-from anchormatrix.errors import InputError
 from anchormatrix.measure.bandwidth.curve import Curves
 from anchormatrix.planning.configured import memory_limits
 from anchormatrix.planning.model_figures import figures_from
@@ -21,22 +18,15 @@ from anchormatrix.records.bandwidth import SizeSweep
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.plan import ContractPlan
+from anchormatrix.records.requests import Role
+from anchormatrix.records.session import Session, SessionStatus
 from anchormatrix.records.settings import Settings
+from anchormatrix.records.verdict import Verdict
 from anchormatrix.store.codec import read_record
 from anchormatrix.store.files import read_json
-from anchormatrix.store.shapes import MapOf, Maybe, check_shape
+from anchormatrix.store.sessions import read_requests
+from anchormatrix.store.shapes import Maybe, check_shape
 
-_STAGES = ("encode_s", "decode_s")
-_SESSION = {"form": str, "status": str, "window": int, "reason": Maybe(str), "stopped_early": Maybe(str)}
-_VERDICT = {
-    "status": str,
-    "reason": Maybe(str),
-    "cure": Maybe(str),
-    "winner": Maybe(str),
-    "tied_with": Maybe([str]),
-    "r": Maybe(MapOf(float)),
-    "window_drift": [{"form": str, "tier": str, "drift_pct": float, "exceeds": bool}],
-}
 _STEP_RANK = {"rank": int} | {f"{part}_ms": float for part in ("stage", "computing", "exposed", "overlapped", "free")}
 _FAMILY = {"family": str, "communicator": str, "calls": int, "mean_ms": float, "sum_ms": float}
 _MASKING_RANK = {"rank": int, "chunks": Maybe(int), "warnings": Maybe([str])} | {
@@ -56,16 +46,15 @@ def read_stored(results: Path, contract: Contract, planned: ContractPlan, settin
     Raises :class:`InputError` naming a file that is there and unusable.
     """
     folder, names = results / contract.id, planned.forms
-    sessions = [_read(path, _SESSION) for path in planned_sessions(folder, planned)]
+    sessions = [read_record(path, Session) for path in planned_sessions(folder, planned)]
     analysed = {name: path for name in names if (path := folder / name / "attribution.json").exists()}
     attributions = {name: _read(path, _ATTRIBUTION) for name, path in analysed.items()}
-    read_cells(folder / "cells.csv")  # refuses what is no cell
     return Stored(
         contract=contract,
         forms=tuple(map(parse_form, names)),
         sessions=sessions,
-        cells=read_rows(folder / "cells.csv"),
-        verdict=_read(folder / "verdict.json", _VERDICT),
+        cells=read_cells(folder / "cells.csv"),
+        verdict=read_record(folder / "verdict.json", Verdict),
         model=figures_from(settings.model),
         memory=None if planned.card_gb is None else memory_limits(settings, planned.card_gb),
         sweep=read_sweep(results / "bandwidth" / f"{contract.id}.json"),
@@ -84,22 +73,12 @@ def _read(path: Path, shape: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _seconds(text: str, where: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise InputError(f"{text[:40]!r} is no time", where=where, expected="seconds", todo="measure the session again")
-    return value
-
-
-def _skipped(sessions: list[dict[str, Any]], windows: int) -> dict[str, str]:
+def _skipped(sessions: Iterable[Session], windows: int) -> dict[str, str]:
     """Forms that were left out of a window which the full design would have measured."""
     return {
-        str(session["form"]): str(session.get("reason", ""))
+        session.form: session.reason
         for session in sessions
-        if session.get("status") == "skipped" and int(session["window"]) <= windows
+        if session.status is SessionStatus.SKIPPED and session.window <= windows
     }
 
 
@@ -108,11 +87,11 @@ def skipped_sessions(results: Path, planned: ContractPlan, settings: Settings) -
     found = []
     windows = settings.matrix.windows
     for path in planned_sessions(results / planned.id, planned):
-        session = _read(path, _SESSION)
-        wanted = int(session.get("window", 0)) <= windows
-        if (wanted and session.get("status") == "skipped") or session.get("stopped_early"):
-            reason = session.get("stopped_early") or session.get("reason")
-            found.append(f"{session.get('form')} in window {session.get('window')}: {reason}")
+        session = read_record(path, Session)
+        skipped = session.status is SessionStatus.SKIPPED and session.window <= windows
+        if skipped or session.stopped_early:
+            reason = session.stopped_early or session.reason
+            found.append(f"{session.form} in window {session.window}: {reason}")
     return found
 
 
@@ -121,26 +100,15 @@ def read_sweep(path: Path) -> Curves | None:
     return Curves(read_record(path, SizeSweep).points) if path.exists() else None
 
 
-def read_rows(path: Path) -> list[dict[str, str]]:
-    """Read a CSV with a header. Raises :class:`InputError` naming the file."""
-    try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            return list(csv.DictReader(stream))
-    except FileNotFoundError:
-        raise InputError("no such file", where=str(path), todo="run the step that makes it first") from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read ({error})", where=str(path), todo="delete the file and run again") from None
-
-
 def fixed_costs(results: Path, planned: ContractPlan) -> dict[str, float]:
     """Median seconds of one request outside the DiT stage, by stage, over all planned sessions of a contract."""
-    values: dict[str, list[float]] = {stage: [] for stage in _STAGES}
+    values: dict[str, list[float]] = {"encode": [], "decode": []}
     for path in planned_sessions(results / planned.id, planned):
-        for row in read_rows(path.with_name("requests.csv")):
-            for stage in _STAGES:
-                if row.get("role") == "measured" and row.get(stage):
-                    values[stage].append(_seconds(row[stage], f"{path}: {stage}"))
-    return {stage.removesuffix("_s"): median(found) for stage, found in values.items() if found}
+        for row in read_requests(path):
+            if row.role is Role.MEASURED:
+                values["encode"] += [] if row.encode_s is None else [row.encode_s]
+                values["decode"] += [] if row.decode_s is None else [row.decode_s]
+    return {stage: median(found) for stage, found in values.items() if found}
 
 
 def step_facts(settings: Settings) -> dict[str, Any]:

@@ -16,66 +16,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from itertools import combinations
-from typing import Any
 
-from anchormatrix.decide.cells import ALL, Cell, SessionResult
 from anchormatrix.decide.comparison import apart_pct, order_of, sign_of
 from anchormatrix.errors import ConfigError
+from anchormatrix.records.cells import ALL, Cell
 from anchormatrix.records.form import parse_form
+from anchormatrix.records.session import SessionStatus
 from anchormatrix.records.settings import ANCHOR, FEW, VerdictSettings
+from anchormatrix.records.verdict import Drift, NotRun, Verdict, VerdictStatus
+from anchormatrix.store.sessions import TimedSession
 
 _SHORT = re.compile(r"\d+ of \d+ repeats$")
-_BLOCKING = "did_not_run", "void", "contaminated", "unmeasurable"
-
-
-@dataclass(frozen=True)
-class Drift:
-    """The same cell in two windows: ``drift_pct`` = last ÷ first − 1, in percent."""
-
-    form: str
-    tier: str
-    drift_pct: float
-    exceeds: bool
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """See the module. ``order_few`` and ``order_anchor`` list groups of tied forms, fastest first."""
-
-    contract: str
-    size: int
-    status: str
-    reason: str
-    r: Mapping[str, float]
-    order_few: tuple[tuple[str, ...], ...]
-    order_anchor: tuple[tuple[str, ...], ...]
-    ties: tuple[tuple[str, str, float], ...]
-    winner: str | None
-    tied_with: tuple[str, ...]
-    margin_pct: float | None
-    window_drift: tuple[Drift, ...]
-    conclusion_stands: bool | None
-    did_not_run: tuple[tuple[str, str], ...]
-    missing: tuple[str, ...]
-    cure: str
-    limits: VerdictSettings
-
-    def as_dict(self) -> dict[str, Any]:
-        """The verdict as ``verdict.json`` holds it."""
-        return {
-            **asdict(self),
-            "winner_tier": ANCHOR,
-            "did_not_run": [{"form": form, "reason": reason} for form, reason in self.did_not_run],
-        }
+_BLOCKING = {
+    SessionStatus.DID_NOT_RUN,
+    SessionStatus.VOID,
+    SessionStatus.CONTAMINATED,
+    SessionStatus.UNMEASURABLE,
+}
 
 
 def judge(
     contract: str,
     size: int,
     cells: Iterable[Cell],
-    sessions: Iterable[SessionResult],
+    sessions: Iterable[TimedSession],
     *,
     forms: Sequence[str],
     windows: int,
@@ -93,12 +58,13 @@ class _Judge:
         contract: str,
         size: int,
         cells: tuple[Cell, ...],
-        sessions: tuple[SessionResult, ...],
+        sessions: tuple[TimedSession, ...],
         forms: tuple[str, ...],
         windows: int,
         limits: VerdictSettings,
     ) -> None:
-        self.contract, self.size, self.sessions = contract, size, sessions
+        self.contract, self.size = contract, size
+        self.sessions = tuple(timed.session for timed in sessions)
         self.forms, self.windows, self.limits = forms, windows, limits
         self.cells = {(c.form, c.tier, c.window): c for c in cells if c.form in forms}
 
@@ -110,7 +76,7 @@ class _Judge:
             unstable.append("the windows name different winners")
         r = {form: anchor[form].step_s / few[form].step_s for form in self.forms if form in anchor and form in few}
         flips = self._flips(few, anchor)
-        status, reason, cure = self._status(unstable, missing, flips, r)
+        status, reason = self._status(unstable, missing, flips, r)
         winner, tied, margin, why = self._winner(anchor, undecidable=bool(unstable))
         decided = bool(winner or tied)
         notes = [reason, why, self._drift_note(drifts, stands, decided=decided), self._blur_note(few, anchor)]
@@ -130,7 +96,7 @@ class _Judge:
             conclusion_stands=stands if any(drift.exceeds for drift in drifts) else None,
             did_not_run=self._did_not_run(),
             missing=tuple(missing),
-            cure=cure,
+            cure=_CURES[status],
             limits=self.limits,
         )
 
@@ -149,8 +115,9 @@ class _Judge:
         ]
 
     def _missing(self) -> list[str]:
-        gone = [f"form {form}: {reason}" for form, reason in self._did_not_run()]
-        blocked = {form for form, _ in self._did_not_run()}
+        failed = self._did_not_run()
+        gone = [f"form {item.form}: {item.reason}" for item in failed]
+        blocked = {item.form for item in failed}
         for form in self.forms:
             if form in blocked:
                 continue
@@ -169,15 +136,15 @@ class _Judge:
         reasons = [s.reason for s in self.sessions if s.form == form and str(s.window) in windows and s.reason]
         return f" ({reasons[0]})" if reasons else ""
 
-    def _did_not_run(self) -> tuple[tuple[str, str], ...]:
+    def _did_not_run(self) -> tuple[NotRun, ...]:
         """Forms without a single measured session although at least one was tried."""
         found = []
         for form in self.forms:
             tried = [session for session in self.sessions if session.form == form]
             if tried and all(session.status in _BLOCKING for session in tried):
-                words = {"did_not_run": "did not run through", "void": "void"}
                 first = tried[0]
-                found.append((form, f"{words.get(first.status, first.status)}: {first.reason}"))
+                word = "did not run through" if first.status is SessionStatus.DID_NOT_RUN else first.status
+                found.append(NotRun(form, f"{word}: {first.reason}"))
         return tuple(found)
 
     def _flips(self, few: Mapping[str, Cell], anchor: Mapping[str, Cell]) -> list[tuple[str, str]]:
@@ -190,24 +157,20 @@ class _Judge:
 
     def _status(
         self, unstable: Sequence[str], missing: Sequence[str], flips: Sequence[tuple[str, str]], r: Mapping[str, float]
-    ) -> tuple[str, str, str]:
+    ) -> tuple[VerdictStatus, str]:
         limit = self.limits.drift_pct
         drifted = [f"{form} {(value - 1) * 100:+.1f} %" for form, value in r.items() if abs(value - 1) * 100 > limit]
         if unstable:
-            return "unstable", "; ".join(unstable), _CURES["unstable"]
+            return VerdictStatus.UNSTABLE, "; ".join(unstable)
         if missing:
-            return "incomplete", "missing: " + "; ".join(missing), _CURES["incomplete"]
+            return VerdictStatus.INCOMPLETE, "missing: " + "; ".join(missing)
         if flips:
             text = "; ".join(f"{a} is faster than {b} at the anchor and slower at few steps" for a, b in flips)
-            return "order_flip", text, _CURES["order_flip"]
+            return VerdictStatus.ORDER_FLIP, text
         if drifted:
-            return "drift", f"step time changes by more than {limit:g} %: {', '.join(drifted)}", _CURES["drift"]
+            return VerdictStatus.DRIFT, f"step time changes by more than {limit:g} %: {', '.join(drifted)}"
         most = max((abs(value - 1) * 100 for value in r.values()), default=0.0)
-        return (
-            "extrapolates",
-            f"both tiers agree and no step time changes by more than {most:.1f} %",
-            _CURES["extrapolates"],
-        )
+        return VerdictStatus.EXTRAPOLATES, f"both tiers agree and no step time changes by more than {most:.1f} %"
 
     def _winner(
         self, anchor: Mapping[str, Cell], *, undecidable: bool
@@ -281,11 +244,13 @@ class _Judge:
 
 
 _CURES = {
-    "unstable": "fix the noise first: more repeats, another window or another card group; nothing may be ranked",
-    "incomplete": "measure what is missing, or leave it out of matrix.forms and say why",
-    "order_flip": "use the anchor's order; few steps mislead for this workload on these cards",
-    "drift": "measure at the anchor or higher before choosing",
-    "extrapolates": "the few-step ranking may be used; next time the few-step tier alone is enough",
+    VerdictStatus.UNSTABLE: (
+        "fix the noise first: more repeats, another window or another card group; nothing may be ranked"
+    ),
+    VerdictStatus.INCOMPLETE: "measure what is missing, or leave it out of matrix.forms and say why",
+    VerdictStatus.ORDER_FLIP: "use the anchor's order; few steps mislead for this workload on these cards",
+    VerdictStatus.DRIFT: "measure at the anchor or higher before choosing",
+    VerdictStatus.EXTRAPOLATES: "the few-step ranking may be used; next time the few-step tier alone is enough",
 }
 
 

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from anchormatrix.records.requests import RequestStatus
 from anchormatrix.records.settings import WorkloadSettings
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Response:
     ``fingerprint`` identifies the output: the first 16 hex digits of the SHA-256 of its bytes.
     """
 
-    status: str
+    status: RequestStatus
     latency_s: float
     fingerprint: str | None = None
     error: str = ""
@@ -71,10 +72,10 @@ class ServingClient:
                 self._workload.endpoint
             ](steps)
         except self._lost as error:
-            return Response("lost", time.monotonic() - started, error=_short(error))
+            return Response(RequestStatus.LOST, time.monotonic() - started, error=_short(error))
         except _RefusedError as error:
-            return Response("error", time.monotonic() - started, error=str(error))
-        return Response("ok", time.monotonic() - started, hashlib.sha256(answer).hexdigest()[:16])
+            return Response(RequestStatus.ERROR, time.monotonic() - started, error=str(error))
+        return Response(RequestStatus.OK, time.monotonic() - started, hashlib.sha256(answer).hexdigest()[:16])
 
     def start_profile(self) -> str | None:
         """Switch the profiler on. Returns what went wrong, or ``None``."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from anchormatrix.history.store import History
-from anchormatrix.records.night import Outcome
+from anchormatrix.records.night import NightOutcome
 
 _NOTES = 20
 
@@ -37,7 +37,7 @@ def begin(history: History, night: str, now: datetime, deadline: datetime) -> No
         )
 
 
-def end(history: History, night: str, now: datetime, outcome: Outcome, notes: Sequence[str] = ()) -> None:
+def end(history: History, night: str, now: datetime, outcome: NightOutcome, notes: Sequence[str] = ()) -> None:
     """Record how a night's sweep ended."""
     with history.transaction() as connection:
         connection.execute(

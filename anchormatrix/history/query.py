@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from anchormatrix.history.circumstances import Circumstances
 from anchormatrix.history.store import History
+from anchormatrix.history.surroundings import Surroundings
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.night import Place
 from anchormatrix.store.codec import parse_record
@@ -41,7 +41,7 @@ class Point:
     night: str
     values_s: tuple[float, ...]
     dispersion_pct: float
-    circumstances: tuple[Circumstances, ...]
+    surroundings: tuple[Surroundings, ...]
 
     @property
     def step_s(self) -> float:
@@ -199,11 +199,11 @@ def values_of(history: History, sessions: Iterable[int]) -> dict[str, list[tuple
     return found
 
 
-def circumstances_of(history: History, sessions: Iterable[int]) -> tuple[Circumstances, ...]:
-    """The circumstances of some sessions."""
+def surroundings_at(history: History, sessions: Iterable[int]) -> tuple[Surroundings, ...]:
+    """The surroundings of some sessions."""
     ids = list(sessions)
     rows = history.connection.execute(f"SELECT {_COLUMNS} FROM sessions WHERE id IN ({_marks(ids)}) ORDER BY id", ids)
-    return tuple(_circumstances(row) for row in rows)
+    return tuple(_surroundings(row) for row in rows)
 
 
 def _point(night: str, rows: Iterable[sqlite3.Row | tuple[Any, ...]]) -> Point:
@@ -213,12 +213,12 @@ def _point(night: str, rows: Iterable[sqlite3.Row | tuple[Any, ...]]) -> Point:
         night,
         tuple(value for row in windows for value in json.loads(row[2])),
         max(row[3] for row in windows),
-        tuple(_circumstances(row[4:]) for row in windows),
+        tuple(_surroundings(row[4:]) for row in windows),
     )
 
 
-def _circumstances(row: Sequence[Any]) -> Circumstances:
-    return Circumstances(row[0], row[1], row[2], row[3], json.loads(row[4]))
+def _surroundings(row: Sequence[Any]) -> Surroundings:
+    return Surroundings(row[0], row[1], row[2], row[3], json.loads(row[4]))
 
 
 def _recorded(row: Sequence[Any]) -> Recorded:

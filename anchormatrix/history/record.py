@@ -9,16 +9,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from anchormatrix.decide.cells import SessionResult, read_session
 from anchormatrix.errors import InputError
-from anchormatrix.history.circumstances import circumstances_from, number
 from anchormatrix.history.reruns import write_reruns
 from anchormatrix.history.store import History, open_history
-from anchormatrix.measure.ramp import spread_pct
+from anchormatrix.history.surroundings import surroundings_of
+from anchormatrix.records.cells import spread_pct
 from anchormatrix.records.contract import StoredContract
-from anchormatrix.records.night import NOT_STARTED, SKIPPED, Place, night_of
+from anchormatrix.records.night import NOT_STARTED, Place, night_of
+from anchormatrix.records.session import Session, SessionStatus
 from anchormatrix.store.codec import read_record
-from anchormatrix.store.files import read_json
+from anchormatrix.store.sessions import TimedSession, read_session
 
 
 def record_session(history: History, path: Path) -> bool:
@@ -27,38 +27,39 @@ def record_session(history: History, path: Path) -> bool:
     The contract's facts are taken from ``contract.json`` two folders above, when they are there. Raises
     :class:`InputError` naming the file that cannot be read; nothing is recorded then.
     """
-    result, values = read_session(path), read_json(path)
-    if path.parts[-4:-1] != (result.contract, result.form, f"w{result.window}"):
-        what = f"is {result.form} window {result.window} of {result.contract}"
+    timed = read_session(path)
+    session = timed.session
+    if path.parts[-4:-1] != (session.contract, session.form, f"w{session.window}"):
+        what = f"is {session.form} window {session.window} of {session.contract}"
         raise InputError(what, where=str(path), expected="the contract, form and window of its folder")
-    started = _moment(str(values.get("started_at") or ""))
-    if started is None and result.status == SKIPPED:  # left out on purpose: it has no times of its own
+    started = _moment(session.started_at or "")
+    if started is None and session.status is SessionStatus.SKIPPED:  # left out on purpose: it has no times of its own
         started = datetime.fromtimestamp(path.stat().st_mtime, UTC)
     if started is None:
         raise InputError(
-            f"started_at is {values.get('started_at')!r}",
+            f"started_at is {session.started_at!r}",
             where=str(path),
             expected="a time as 2026-11-30T23:00:00+00:00",
         )
-    facts = _contract_facts(path.parent.parent.parent / "contract.json", result.contract)
-    seen = circumstances_from(values.get("circumstances"))
+    facts = _contract_facts(path.parent.parent.parent / "contract.json", session.contract)
+    seen = surroundings_of(session)
     with history.transaction() as connection:
         if facts is not None:
             connection.execute("INSERT OR REPLACE INTO contracts VALUES (?, ?, ?, ?)", facts)
-        night = str(values.get("night") or "") or night_of(started.astimezone().replace(tzinfo=None))
+        night = session.night or night_of(started.astimezone().replace(tzinfo=None))
         cursor = connection.execute(
             "INSERT OR IGNORE INTO sessions (contract, form, window, generation, night, status, reason, started_at,"
             " finished_at, duration_s, health, temperature_c, tenants, load, versions)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                result.contract, result.form, result.window, _whole(values.get("generation")), night, result.status,
-                result.reason, _iso(started), str(values.get("finished_at") or ""), number(values.get("duration_s")),
+                session.contract, session.form, session.window, session.generation, night, session.status.value,
+                session.reason, _iso(started), session.finished_at or "", session.duration_s,
                 seen.health, seen.temperature_c, seen.tenants, seen.load, json.dumps(dict(seen.versions)),
             ),
         )  # fmt: skip
         if not cursor.rowcount:
             return False
-        _insert_cells(history, result, night, int(cursor.lastrowid or 0))
+        _insert_cells(history, timed, night, int(cursor.lastrowid or 0))
     return True
 
 
@@ -102,18 +103,16 @@ def record_beside(file: Path | str, path: Path) -> str:
     """
     try:
         with open_history(file) as history:
-            if record_session(history, path) and _whole(read_json(path).get("generation")):
+            if record_session(history, path) and read_record(path, Session).generation:
                 write_reruns(history, path.parents[3])
             return history.notice
     except InputError as error:
         return f"not recorded in the history: {error}"
 
 
-def _insert_cells(history: History, result: SessionResult, night: str, session: int) -> None:
-    if result.status != "measured":
-        return
-    for tier, values in result.values_s.items():
-        name = (result.contract, result.form, tier)
+def _insert_cells(history: History, timed: TimedSession, night: str, session: int) -> None:
+    for tier, values in timed.values_s.items():
+        name = (timed.session.contract, timed.session.form, tier)
         history.connection.execute("INSERT OR IGNORE INTO series (contract, form, tier) VALUES (?, ?, ?)", name)
         (series,) = history.connection.execute(
             "SELECT id FROM series WHERE contract = ? AND form = ? AND tier = ?", name

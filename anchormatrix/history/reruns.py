@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import median
 
-from anchormatrix.history.circumstances import changed_circumstances
-from anchormatrix.history.query import circumstances_of, reruns, values_of
+from anchormatrix.history.query import reruns, surroundings_at, values_of
 from anchormatrix.history.store import History
+from anchormatrix.history.surroundings import changed_surroundings
 from anchormatrix.records.rerun import Rerun, RerunCell
 from anchormatrix.store.codec import line_text
 from anchormatrix.store.files import write_text
@@ -25,7 +25,7 @@ def rerun_rows(history: History) -> list[Rerun]:
     for (contract, form, _), pairs in groups.items():
         old, new_ids = [before for _, before, _ in pairs], [after for _, _, after in pairs]
         was, now = values_of(history, old), values_of(history, new_ids)
-        changed = changed_circumstances(circumstances_of(history, old), circumstances_of(history, new_ids))
+        changed = changed_surroundings(surroundings_at(history, old), surroundings_at(history, new_ids))
         for tier in dict.fromkeys([*was, *now]):
             rows.append(
                 Rerun(

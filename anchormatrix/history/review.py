@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anchormatrix.errors import InputError
-from anchormatrix.history.circumstances import Circumstances, changed_circumstances
 from anchormatrix.history.query import (
     ContractRow,
     Point,
@@ -22,15 +21,16 @@ from anchormatrix.history.query import (
     sessions_of_night,
 )
 from anchormatrix.history.store import History
+from anchormatrix.history.surroundings import Surroundings, changed_surroundings
 from anchormatrix.history.trend import Change, Judgement, judge_series
 from anchormatrix.records.contract import changed_facts
 from anchormatrix.records.night import (
     NOT_STARTED,
     ChangedCell,
     NightCell,
+    NightOutcome,
     NightSession,
     NightSummary,
-    Outcome,
     Place,
     Tonight,
     missed_nights,
@@ -112,7 +112,7 @@ class Review:
         return tuple(item for item in self.called if item.judgement and item.judgement.change is Change.REGRESSION)
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> NightOutcome:
         """What a scheduler is told."""
         return outcome_of(self.sessions, len(self.regressions), self.problem)
 
@@ -211,13 +211,13 @@ def _review(history: History, series: Series, row: ContractRow, night: str, limi
     if last is not None and last.since is not None and last.level:
         shifted = [points[i] for i in usable[last.since :]]
         level = [points[usable[i]] for i in last.level]
-        changed = changed_circumstances(_all(level), _all(shifted))
+        changed = changed_surroundings(_all(level), _all(shifted))
     judgements = tuple(by_point.get(i) for i in range(len(points)))
     return SeriesReview(series, row.contract.size, row.version, points, judgements, night, changed)
 
 
-def _all(points: Iterable[Point]) -> list[Circumstances]:
-    return [item for point in points for item in point.circumstances]
+def _all(points: Iterable[Point]) -> list[Surroundings]:
+    return [item for point in points for item in point.surroundings]
 
 
 def _boundaries(

@@ -5,39 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+
+from msgspec.structs import asdict, replace
 
 from anchormatrix.errors import HostError
 from anchormatrix.hosts.base import Host
+from anchormatrix.records.capture import Capture, CaptureFile, CaptureStatus
 from anchormatrix.records.settings import Settings
-from anchormatrix.store.files import write_json
+from anchormatrix.store.codec import write_record
 
 FOLDER = "capture"
 _KERNELS = "kernel_details.csv"
-
-
-@dataclass(frozen=True)
-class Capture:
-    """A session's capture. ``status``: ``captured``, ``failed``, ``empty``, ``on_ramp`` or ``off``.
-
-    ``request`` is the number, from 1, of the request it lies in; ``why`` says why the server is steady there,
-    ``reason`` what is wrong.
-    """
-
-    status: str
-    request: int | None = None
-    why: str = ""
-    reason: str = ""
-    directory: str | None = None
-    files: int = 0
-    size_mb: float = 0.0
-
-    def as_dict(self) -> dict[str, Any]:
-        """The capture as ``session.json`` holds it."""
-        return asdict(self)
 
 
 def fetch_capture(capture: Capture, host: Host, directory: str, folder: Path, settings: Settings) -> Capture:
@@ -52,17 +32,17 @@ def fetch_capture(capture: Capture, host: Host, directory: str, folder: Path, se
         try:
             host.fetch(directory, fetched / FOLDER)
         except HostError as error:
-            return replace(capture, status="failed", reason=f"cannot be fetched: {error}")
+            return replace(capture, status=CaptureStatus.FAILED, reason=f"cannot be fetched: {error}")
         files = [path for path in (fetched / FOLDER).rglob("*") if path.is_file()]
         sizes = [path.stat().st_size for path in files]
         if not any(sizes):
-            return replace(capture, status="empty", reason="the profiler wrote no file")
+            return replace(capture, status=CaptureStatus.EMPTY, reason="the profiler wrote no file")
         tables = [path for path in files if path.name == _KERNELS]
         if tables and not any(_has_rows(path) for path in tables):
-            return replace(capture, status="empty", reason=f"the profiler's {_KERNELS} have no rows")
+            return replace(capture, status=CaptureStatus.EMPTY, reason=f"the profiler's {_KERNELS} have no rows")
         done = replace(capture, directory=str(folder / FOLDER), files=len(sizes), size_mb=round(sum(sizes) / 1e6, 3))
         made = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
-        write_json(fetched / FOLDER / "capture.json", {**done.as_dict(), "made": made})
+        write_record(fetched / FOLDER / "capture.json", CaptureFile(**asdict(done), made=made))
         _replace(fetched / FOLDER, folder / FOLDER, keep=settings.capture.keep == "all")
         return done
     finally:

@@ -7,18 +7,17 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import median
 
-from anchormatrix.decide.cells import read_session
 from anchormatrix.errors import ConfigError, InputError
 from anchormatrix.measure.smoke import Expectation
 from anchormatrix.planning.groups import show
 from anchormatrix.records.contract import Contract, StoredContract
 from anchormatrix.records.form import Form, parse_form
-from anchormatrix.records.settings import Settings
+from anchormatrix.records.settings import FEW, Settings
+from anchormatrix.records.smoke import Smoke, SmokeStatus
 from anchormatrix.store.codec import read_record
-from anchormatrix.store.files import read_json
+from anchormatrix.store.sessions import read_session
 
 History = Callable[[str, str], float | None]
-_TRUSTED = ("passed",)
 
 
 def expected_step(
@@ -50,20 +49,18 @@ def measured_step(folder: Path, form: str) -> float | None:
             session = read_session(path)
         except InputError:
             continue
-        values += session.values_s.get("few", ()) if session.status == "measured" else ()
+        values += session.values_s.get(FEW, ())
     return median(values) if values else None
 
 
 def smoked_step(contract_id: str, form: Form, results: Path) -> float | None:
     """Step time in seconds that the last smoke of a contract's cards took, unless with another kind of offload."""
     try:
-        smoke = read_json(results / contract_id / "smoke.json")
-        smoked, step = parse_form(smoke["form"]), smoke.get("step_s")
-    except (InputError, ConfigError, KeyError):
+        smoke = read_record(results / contract_id / "smoke.json", Smoke)
+        smoked = parse_form(smoke.form)
+    except (InputError, ConfigError):
         return None
-    if smoked.offload != form.offload or not isinstance(step, (int, float)) or step <= 0:
-        return None
-    return float(step)
+    return smoke.step_s if smoked.offload == form.offload else None
 
 
 def like(contract: Contract, results: Path) -> Iterable[Contract]:
@@ -89,9 +86,7 @@ def _but_cards(contract: Contract) -> str:
 
 def _smoke_step(folder: Path, form: str) -> float | None:
     try:
-        smoke = read_json(folder / "smoke.json")
+        smoke = read_record(folder / "smoke.json", Smoke)
     except InputError:
         return None
-    step = smoke.get("step_s")
-    usable = smoke.get("status") in _TRUSTED and smoke.get("form") == form
-    return float(step) if usable and isinstance(step, (int, float)) and step > 0 else None
+    return smoke.step_s if smoke.status is SmokeStatus.PASSED and smoke.form == form else None

@@ -18,7 +18,8 @@ class SessionOrder:
     """What to measure. ``results`` is the results folder; a capture goes to ``<results>/<contract>/<form>/capture``.
 
     ``repeats`` (default: the configured ones) and ``stop`` belong to the adaptive design: ``stop`` is given the anchor
-    steps so far and says why the session ends now, or nothing.
+    steps so far and says why the session ends now, or nothing. ``generation`` is how often the session has been asked
+    for again, ``night`` the sweep it belongs to; both are only noted.
     """
 
     contract: Contract
@@ -27,6 +28,8 @@ class SessionOrder:
     results: Path
     repeats: int | None = None
     stop: Callable[[Sequence[float]], str] | None = None
+    generation: int = 0
+    night: str = ""
 
     def pairs(self, settings: Settings) -> int:
         """How many few–anchor pairs of requests are measured."""

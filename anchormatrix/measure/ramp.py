@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Sequence
-from statistics import median
 
 
 def first_steady(step_s: Sequence[float], tolerance_pct: float, steps: Sequence[int] | None = None) -> int | None:
@@ -33,8 +32,3 @@ def first_steady(step_s: Sequence[float], tolerance_pct: float, steps: Sequence[
 def _middle(ordered: Sequence[float]) -> float:
     half = len(ordered) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
-
-
-def spread_pct(values: Sequence[float]) -> float:
-    """(largest − smallest) ÷ median, in percent; 0 for a single value."""
-    return (max(values) - min(values)) / median(values) * 100 if values else 0.0

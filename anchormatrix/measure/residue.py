@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from anchormatrix.errors import InputError
 from anchormatrix.planning.groups import show
 from anchormatrix.records.contract import Contract, ContractList, GroupCondition, StoredContract
+from anchormatrix.records.smoke import FindingKind, Smoke, SmokeStatus
 from anchormatrix.store.codec import read_record
-from anchormatrix.store.files import read_json
-
-RESIDUE = "residue"
 
 
 @dataclass(frozen=True)
@@ -39,21 +35,20 @@ def damaged_within(contract: Contract, results: Path, *, night: str | None = Non
     found = []
     for path in sorted(results.glob("c*/smoke.json")):
         try:
-            smoke = read_json(path)
+            smoke = read_record(path, Smoke)
             other = read_record(path.parent / "contract.json", StoredContract)
         except InputError:
             continue
-        current = states is None or states.get(other.id) == smoke.get("state")
-        tonight = night is None or smoke.get("night", "") == night
+        current = states is None or states.get(other.id) == smoke.state
+        tonight = night is None or smoke.night == night
         if set(other.cards) < set(contract.cards) and _found_residue(smoke) and current and tonight:
             found.append(Damaged(other.id, other.cards))
     return tuple(found)
 
 
-def _found_residue(smoke: Mapping[str, Any]) -> bool:
-    findings = smoke.get("findings")
-    kinds = [one.get("kind") for one in findings if isinstance(one, Mapping)] if isinstance(findings, list) else []
-    return smoke.get("status") == "rejected" and RESIDUE in kinds
+def _found_residue(smoke: Smoke) -> bool:
+    kinds = {finding.kind for finding in smoke.findings}
+    return smoke.status is SmokeStatus.REJECTED and FindingKind.RESIDUE in kinds
 
 
 def _states(path: Path) -> dict[str, GroupCondition] | None:

@@ -1,22 +1,13 @@
-"""What a session leaves: one value, and the three files made of it."""
+"""The requests of a session: as they were sent, paired with what the server's log timed."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from anchormatrix.measure.served import Sent
 from anchormatrix.measure.serverlog.parse import Request
-from anchormatrix.store.files import write_json, write_text
-
-COLUMNS = (
-    "request", "role", "tier", "steps", "iterations", "denominator", "step_s", "diffuse_s", "encode_s", "decode_s",
-    "forward_s", "ranks", "rank_spread_s", "status", "latency_s", "sent_s", "fingerprint",
-)  # fmt: skip
+from anchormatrix.records.requests import RequestRow, RequestStatus
 
 
 @dataclass(frozen=True)
@@ -27,90 +18,47 @@ class Row:
     timed: Request | None
 
     @property
-    def status(self) -> str:
-        """``ok``; ``lost`` (no answer, timing whole); ``untimed`` (no whole timing); ``error`` (refused)."""
-        if self.sent.response.status == "error":
-            return "error"
+    def status(self) -> RequestStatus:
+        """What became of the request."""
+        if self.sent.response.status is RequestStatus.ERROR:
+            return RequestStatus.ERROR
         if self.timed is None or self.timed.diffuse_s is None:
-            return "untimed"
-        return "lost" if self.sent.response.status == "lost" else "ok"
+            return RequestStatus.UNTIMED
+        return RequestStatus.LOST if self.sent.response.status is RequestStatus.LOST else RequestStatus.OK
 
     @property
     def step_s(self) -> float | None:
         """Step time in seconds, when the timing is whole and the server did not refuse."""
-        return self.timed.step_s if self.timed is not None and self.status in ("ok", "lost") else None
+        usable = self.timed is not None and self.status in (RequestStatus.OK, RequestStatus.LOST)
+        return self.timed.step_s if self.timed is not None and usable else None
 
-    def fields(self, number: int) -> dict[str, Any]:
-        """The request as a row of ``requests.csv``; numbers with nanoseconds, empty where the log says nothing."""
-        timed = self.timed
-        return {
-            "request": number,
-            "role": self.sent.role,
-            "tier": self.sent.tier,
-            "steps": self.sent.steps,
-            "iterations": timed.iterations if timed else "",
-            "denominator": timed.denominator if timed else "",
-            "step_s": _number(self.step_s),
-            "diffuse_s": _number(timed.diffuse_s if timed else None),
-            "encode_s": _number(timed.encode_s if timed else None),
-            "decode_s": _number(timed.decode_s if timed else None),
-            "forward_s": _number(timed.forward_s if timed else None),
-            "ranks": len(timed.ranks) if timed else 0,
-            "rank_spread_s": _number(timed.rank_spread_s if timed else None),
-            "status": self.status,
-            "latency_s": f"{self.sent.response.latency_s:.3f}",
-            "sent_s": f"{self.sent.sent_s:.3f}",
-            "fingerprint": self.sent.response.fingerprint or "",
-        }
-
-
-@dataclass(frozen=True)
-class Session:
-    """One session of one form in one window. ``details`` are the further keys of ``session.json``, in order."""
-
-    contract: str
-    form: str
-    window: int
-    status: str
-    reason: str
-    evidence: tuple[str, ...]
-    command: tuple[str, ...]
-    env: Mapping[str, str]
-    rows: tuple[Row, ...]
-    details: Mapping[str, Any] = field(default_factory=dict)
-    tries: tuple[Mapping[str, Any], ...] = ()
-    log_text: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The session as ``session.json`` holds it."""
-        return {
-            "contract": self.contract,
-            "form": self.form,
-            "window": self.window,
-            "status": self.status,
-            "reason": self.reason,
-            "evidence": list(self.evidence),
-            "command": list(self.command),
-            "env": dict(self.env),
-            **self.details,
-            "tries": [dict(item) for item in self.tries],
-        }
+    def record(self, number: int) -> RequestRow:
+        """The request as a row of ``requests.csv``; times to a nanosecond, those of the client to a millisecond."""
+        timed, response = self.timed, self.sent.response
+        return RequestRow(
+            request=number,
+            role=self.sent.role,
+            tier=self.sent.tier,
+            steps=self.sent.steps,
+            iterations=timed.iterations if timed else None,
+            denominator=timed.denominator if timed else None,
+            step_s=_rounded(self.step_s),
+            diffuse_s=_rounded(timed.diffuse_s if timed else None),
+            encode_s=_rounded(timed.encode_s if timed else None),
+            decode_s=_rounded(timed.decode_s if timed else None),
+            forward_s=_rounded(timed.forward_s if timed else None),
+            ranks=len(timed.ranks) if timed else 0,
+            rank_spread_s=_rounded(timed.rank_spread_s if timed else None),
+            status=self.status,
+            latency_s=round(response.latency_s, 3),
+            sent_s=round(self.sent.sent_s, 3),
+            fingerprint=response.fingerprint or None,
+        )
 
 
-def write_session(session: Session, path: Path, extra: Mapping[str, Any] | None = None) -> None:
-    """Write ``server.log`` and ``requests.csv`` beside ``path``, then ``path`` itself: it stands for all three."""
-    write_text(path.with_name("server.log"), session.log_text)
-    write_text(path.with_name("requests.csv"), requests_csv(session.rows))
-    write_json(path, {**session.as_dict(), **(extra or {})})
-
-
-def requests_csv(rows: Sequence[Row]) -> str:
-    """The text of ``requests.csv``; requests are numbered from 1 as they were sent."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(row.fields(number) for number, row in enumerate(rows, start=1))
-    return text.getvalue()
+def records_of(rows: Sequence[Row]) -> tuple[RequestRow, ...]:
+    """The rows of ``requests.csv``; requests are numbered from 1 as they were sent."""
+    return tuple(row.record(number) for number, row in enumerate(rows, start=1))
 
 
 def aligned(sent: Sequence[Sent], timed: Sequence[Request]) -> tuple[Row, ...]:
@@ -141,5 +89,5 @@ def _pairs(sent: Sequence[Sent], timed: Sequence[Request], best: list[list[int]]
     return sent[i].steps == timed[j].steps and best[i][j] == best[i + 1][j + 1] + 1
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.9f}"
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 9)

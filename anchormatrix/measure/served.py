@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -13,6 +13,8 @@ from anchormatrix.engines.serving import Failure, Response, ServingClient, start
 from anchormatrix.errors import AnchorMatrixError, HostError
 from anchormatrix.hosts.base import Host, Lease, RunningProcess, StopRecord, SupervisedCommand
 from anchormatrix.measure.serverlog.parse import Request, ServeLog, parse_serve_log
+from anchormatrix.records.requests import RequestStatus, Role
+from anchormatrix.records.session import Stop
 from anchormatrix.records.settings import Settings
 
 _POLL_MIN_S, _POLL_MAX_S = 0.03, 0.5
@@ -37,7 +39,7 @@ class DidNotRunError(AnchorMatrixError):
 class Sent:
     """A request as the client saw it. ``sent_s`` counts from the start of the session."""
 
-    role: str
+    role: Role
     tier: str
     steps: int
     sent_s: float
@@ -102,7 +104,7 @@ class Served:
             raise
         return self._log.decode("utf-8", "replace")
 
-    def ask(self, role: str, tier: str, steps: int) -> Request | None:
+    def ask(self, role: Role, tier: str, steps: int) -> Request | None:
         """Send one request and return what the log timed of it; ``None`` when it timed nothing whole.
 
         Raises :class:`DidNotRunError` when the server died or hangs, or failed two requests in a row.
@@ -112,7 +114,7 @@ class Served:
         self.sent.append(Sent(role, tier, steps, sent_s, response))
         request = self._timed(index)
         self.untimed = 0 if request is not None else self.untimed + 1
-        failed = response.status == "error" or (response.status == "lost" and request is None)
+        failed = response.status is RequestStatus.ERROR or (response.status is RequestStatus.LOST and request is None)
         if failed:
             self._fail_if_dead(index)
         self._bad_in_a_row = self._bad_in_a_row + 1 if failed else 0
@@ -169,12 +171,13 @@ class Served:
                 timed_since = time.monotonic()
             patience_s = max(_LOST_AFTER_S, 2 * (timed_since - begun)) if timed_since is not None else 0.0
             if timed_since is not None and time.monotonic() - timed_since > patience_s:
-                return Response("lost", time.monotonic() - begun, error="timed whole by the server, but no answer came")
+                why = "timed whole by the server, but no answer came"
+                return Response(RequestStatus.LOST, time.monotonic() - begun, error=why)
             if self._exited():
                 thread.join(2.0)
                 break
             thread.join(_POLL_MAX_S)
-        return box[0] if box else Response("lost", time.monotonic() - begun, error="the server ended")
+        return box[0] if box else Response(RequestStatus.LOST, time.monotonic() - begun, error="the server ended")
 
     def _timed(self, index: int) -> Request | None:
         """The log's view of a request, once all ranks wrote theirs or no more lines come."""
@@ -206,7 +209,7 @@ class Served:
             if self._exited():
                 raise self._did_not_run(f"the server died in request {index + 1}", "died")
             time.sleep(0.1)
-        if self.sent[-1].response.status == "lost" and not self.client.ready():
+        if self.sent[-1].response.status is RequestStatus.LOST and not self.client.ready():
             raise self._did_not_run(f"request {index + 1} hangs: {self.sent[-1].response.error}", "hang")
 
     def _did_not_run(self, what: str, cause: str) -> DidNotRunError:
@@ -234,13 +237,8 @@ def evidence(text: str) -> tuple[str, ...]:
     return tuple("".join(c if c.isprintable() else " " for c in lines[i])[:400] for i in chosen)
 
 
-def stop_as_dict(stopped: StopRecord | None) -> Mapping[str, object]:
+def stop_of(stopped: StopRecord | None) -> Stop:
     """How a server ended, as result files hold it."""
     if stopped is None:
-        return {}
-    return {
-        "how": stopped.how,
-        "seconds": round(stopped.seconds, 3),
-        "exit_code": stopped.exit_code,
-        "survivors": stopped.survivors,
-    }
+        return Stop()
+    return Stop(stopped.how, round(stopped.seconds, 3), stopped.exit_code, stopped.survivors)

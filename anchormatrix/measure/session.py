@@ -7,32 +7,49 @@ requests, capture one step, stop, look for tenants again, parse the log, prove t
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+
+from msgspec.structs import replace
 
 from anchormatrix.engines.base import ServeCommand
 from anchormatrix.errors import HostError, InputError
 from anchormatrix.hosts.base import Lease
-from anchormatrix.measure import circumstances, suspects
-from anchormatrix.measure.capturing import Capture, fetch_capture
+from anchormatrix.measure import live_cards, suspects
+from anchormatrix.measure.capturing import fetch_capture
+from anchormatrix.measure.judgement import Judgement, judge_session, ramp_of, remarks
 from anchormatrix.measure.order import SessionOrder, captures, session_command
-from anchormatrix.measure.outcome import Outcome, findings, outcome_of, ramp_of
 from anchormatrix.measure.ramp import first_steady
 from anchormatrix.measure.rig import Rig
-from anchormatrix.measure.rows import Row, Session, aligned
-from anchormatrix.measure.served import DidNotRunError, Served, stop_as_dict
-from anchormatrix.measure.serverlog.parse import closure_pct, parse_serve_log
+from anchormatrix.measure.rows import Row, aligned, records_of
+from anchormatrix.measure.served import DidNotRunError, Served, stop_of
+from anchormatrix.measure.serverlog.parse import ServeLog, closure_pct, parse_serve_log
 from anchormatrix.measure.serverlog.proof import prove
+from anchormatrix.records.capture import USABLE, Capture, CaptureStatus
 from anchormatrix.records.host import HostState
+from anchormatrix.records.requests import RequestStatus, Role
+from anchormatrix.records.session import Circumstances, LogCounts, Session, SessionStatus, Try
 from anchormatrix.records.settings import ANCHOR, FEW
+from anchormatrix.store.sessions import TimedSession
 
 _EXTRA_ROUNDS = 2  # repeats sent again when a log line was spoiled or a request failed
 _READS = 3
 
 
-def run_session(order: SessionOrder, rig: Rig) -> Session:
+@dataclass(frozen=True)
+class Finished:
+    """A session that was tried, with the text of its server's log."""
+
+    timed: TimedSession
+    log_text: str = ""
+
+    @property
+    def session(self) -> Session:
+        """The session's record."""
+        return self.timed.session
+
+
+def run_session(order: SessionOrder, rig: Rig) -> Finished:
     """Measure; again while a tenant spoils it, at most ``health.contaminated_tries`` times; again once after a mishap.
 
     A mishap is a port taken meanwhile, or a server that had worked and died, hung or lost its log: a second try tells
@@ -40,13 +57,16 @@ def run_session(order: SessionOrder, rig: Rig) -> Session:
     too, with its evidence. Raises :class:`ContractError` (the live host is another, the cards are suspect),
     :class:`LeaseError` and :class:`HostError` (also for a full disk on the host); no result is written then.
     """
-    tries: list[Mapping[str, Any]] = []
+    tries: list[Try] = []
     while True:
-        session, outcome = _Try(order, rig).run()
-        tries.append({"status": session.status, "reason": session.reason, "started_at": session.details["started_at"]})
-        limit = rig.settings.health.contaminated_tries if session.status == "contaminated" else 1 + outcome.by_chance
+        finished, judgement = _Try(order, rig).run()
+        session = finished.session
+        tries.append(Try(session.status, session.reason, session.started_at or ""))
+        contaminated = session.status is SessionStatus.CONTAMINATED
+        limit = rig.settings.health.contaminated_tries if contaminated else 1 + judgement.by_chance
         if len(tries) >= limit:
-            return replace(session, tries=tuple(tries))
+            whole = replace(session, tries=tuple(tries))
+            return Finished(TimedSession(whole, finished.timed.requests), finished.log_text)
         rig.say(f"measured again: {session.reason}")
 
 
@@ -61,25 +81,25 @@ class _Try:
         self.stopped_early = ""
         self.warmups: list[float] = []
         why = "only the first window captures" if order.window > 1 else "capture.enabled is off"
-        self.capture = Capture("off", why=why)
+        self.capture = Capture(CaptureStatus.OFF, why=why)
         self.capture_dir: str | None = None
         self.scratch = ""
 
-    def run(self) -> tuple[Session, Outcome]:
+    def run(self) -> tuple[Finished, Judgement]:
         contract, form = self.order.contract, self.order.form
         refusal = self.rig.engine.refusal(form)
         if refusal:
-            outcome = Outcome("did_not_run", f"the engine refuses the form: {refusal}")
-            return self._session(outcome, ServeCommand((), {}), (), (), "", self._times()), outcome
+            judgement = Judgement(SessionStatus.DID_NOT_RUN, f"the engine refuses the form: {refusal}")
+            return Finished(TimedSession(self._session(judgement, ServeCommand((), {}), ()))), judgement
         health = self.settings.health
         holder = {"what": f"{form.name} w{self.order.window} of {contract.id}"}
         wait_s = health.busy_wait_s if health.on_busy == "wait" else 0.0
         with self.host.lease(contract.cards, holder=holder, wait_s=wait_s) as lease:
-            before = circumstances.read_fit(contract, self.host, self.rig.device, self.settings, self.rig.say)
+            before = live_cards.read_fit(contract, self.host, self.rig.device, self.settings, self.rig.say)
             suspects.clear(contract, form, self.rig, self.order.results, lease)
             return self._measure(lease, before)
 
-    def _measure(self, lease: Lease, before: HostState) -> tuple[Session, Outcome]:
+    def _measure(self, lease: Lease, before: HostState) -> tuple[Finished, Judgement]:
         self.scratch = self.host.scratch(f"{self.order.contract.id}-{self.order.form.name}-w{self.order.window}")
         if captures(self.order, self.settings):
             self.capture_dir = f"{self.scratch}/capture"
@@ -93,7 +113,7 @@ class _Try:
         if suspects.needs_smoke(served.stopped):
             self._suspect(f"{self.order.form.name} had to be killed")
         after = self._read_again()
-        if self.capture_dir and self.capture.status in ("captured", "on_ramp"):
+        if self.capture_dir and self.capture.status in USABLE:
             self.capture = fetch_capture(self.capture, self.host, self.capture_dir, self.order.folder, self.settings)
         return self._judged(served, failure, before, after)
 
@@ -113,7 +133,7 @@ class _Try:
                 self._capture(served)  # an environment-triggered capture is bound to this place
             for tier in (FEW, ANCHOR):
                 if done < pairs or len(timed[tier]) < pairs:
-                    request = served.ask("measured", tier, tiers[tier])
+                    request = served.ask(Role.MEASURED, tier, tiers[tier])
                     timed[tier] += [request.step_s or 0.0] if request is not None else []
             if served.untimed > 1 or (done + 1 >= pairs and min(map(len, timed.values())) >= pairs):
                 break
@@ -139,7 +159,7 @@ class _Try:
         fixed = self._capture_is_fixed()  # then the warm-ups before it are all sent
         settled = False
         for number in range(1, matrix.warmups.max + 1):
-            request = served.ask("ramp", FEW, matrix.tiers[FEW])
+            request = served.ask(Role.RAMP, FEW, matrix.tiers[FEW])
             if request is not None and request.step_s is not None:
                 self.warmups.append(request.step_s)
             if number > 1 and not self.warmups:
@@ -160,27 +180,28 @@ class _Try:
         problem = None if by_environment else served.client.start_profile()
         if problem is None:
             try:
-                served.ask("capture", FEW if steps == few else "", steps)
+                served.ask(Role.CAPTURE, FEW if steps == few else "", steps)
                 problem = None if by_environment else served.client.stop_profile()
             except DidNotRunError as error:  # the repeats are measured already
                 problem = str(error)
         steady = first_steady(self.warmups, self.settings.matrix.warmups.steady_pct) is not None
         why = f"request {number}, after {len(self.warmups)} excluded requests and the repeats"
         if problem:
-            self.capture = Capture("failed", number, why, problem)
+            self.capture = Capture(CaptureStatus.FAILED, number, why, problem)
         elif not steady:
-            self.capture = Capture("on_ramp", number, why, "the ramp did not settle: only seconds count, no share")
+            reason = "the ramp did not settle: only seconds count, no share"
+            self.capture = Capture(CaptureStatus.ON_RAMP, number, why, reason)
         else:
-            self.capture = Capture("captured", number, why)
+            self.capture = Capture(CaptureStatus.CAPTURED, number, why)
 
     def _judged(
         self, served: Served, failure: DidNotRunError | None, before: HostState, after: HostState
-    ) -> tuple[Session, Outcome]:
+    ) -> tuple[Finished, Judgement]:
         text = served.log_text()
         log = parse_serve_log(text)
         rows = aligned(served.sent, log.requests)
         proof = prove(log, self.rig.engine.expected_groups(self.order.form))
-        outcome = outcome_of(
+        judgement = judge_session(
             self.order,
             self.settings,
             failure=failure,
@@ -190,54 +211,43 @@ class _Try:
             after=after,
             own_pids=self.host.own_pids(),
         )
-        if outcome.status != "measured":
-            circumstances.require_room(self.host, self.scratch, self.settings)
-        if outcome.suspect:
-            self._suspect(outcome.suspect)
+        measured = judgement.status is SessionStatus.MEASURED
+        if not measured:
+            live_cards.require_room(self.host, self.scratch, self.settings)
+        if judgement.suspect:
+            self._suspect(judgement.suspect)
         ramp = ramp_of(self.warmups, rows, self.settings.matrix.warmups.steady_pct)
         closure = closure_pct(row.timed for row in rows if row.timed is not None)
-        details = {
-            **self._times(),
-            "proof": proof.as_dict(),
-            "ramp": ramp,
-            "log": {
-                "lines": log.lines,
-                "unusable_lines": log.unusable_lines,
-                "stage_lines": log.stage_lines,
-                "lost_responses": sum(row.status == "lost" for row in rows),
-                "denominators": log.denominators,
-                "closure_pct": closure,
-            },
-            "findings": findings(rows, ramp, closure, proof) if outcome.status == "measured" else [],
-            "stopped_early": self.stopped_early,
-            "capture": self.capture.as_dict(),
-            "stop": stop_as_dict(served.stopped),
-            "circumstances": self._circumstances(before, after),
-        }
-        evidence = failure.evidence if failure else ()
-        return self._session(outcome, served.command, evidence, rows, text, details), outcome
+        session = replace(
+            self._session(judgement, served.command, failure.evidence if failure else ()),
+            proof=proof,
+            ramp=ramp,
+            log=_counts(log, rows, closure),
+            findings=remarks(rows, ramp, closure, proof) if measured else (),
+            stopped_early=self.stopped_early,
+            capture=self.capture,
+            stop=stop_of(served.stopped),
+            circumstances=self._circumstances(before, after),
+        )
+        return Finished(TimedSession(session, records_of(rows)), text), judgement
 
-    def _session(
-        self,
-        outcome: Outcome,
-        command: ServeCommand,
-        evidence: tuple[str, ...],
-        rows: tuple[Row, ...],
-        text: str,
-        details: Mapping[str, Any],
-    ) -> Session:
+    def _session(self, judgement: Judgement, command: ServeCommand, evidence: tuple[str, ...]) -> Session:
+        """What is known of every attempt, also of one that started nothing."""
         return Session(
             contract=self.order.contract.id,
             form=self.order.form.name,
             window=self.order.window,
-            status=outcome.status,
-            reason=outcome.reason,
+            status=judgement.status,
+            reason=judgement.reason,
             evidence=evidence,
-            command=command.argv,
-            env=command.env,
-            rows=rows,
-            details=details,
-            log_text=text,
+            command=tuple(command.argv),
+            env=dict(command.env),
+            started_at=self.began.isoformat(timespec="seconds"),
+            finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            duration_s=round(time.monotonic() - self.clock, 3),
+            tries=(),
+            generation=self.order.generation,
+            night=self.order.night,
         )
 
     def _read_again(self) -> HostState:
@@ -254,24 +264,28 @@ class _Try:
     def _suspect(self, what: str) -> None:
         suspects.mark(self.order.contract, self.order.results, what)
 
-    def _times(self) -> dict[str, Any]:
-        return {
-            "started_at": self.began.isoformat(timespec="seconds"),
-            "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "duration_s": round(time.monotonic() - self.clock, 3),
-        }
-
-    def _circumstances(self, before: HostState, after: HostState) -> dict[str, Any]:
+    def _circumstances(self, before: HostState, after: HostState) -> Circumstances:
         cards, contract = self.order.contract.cards, self.order.contract
-        return {
-            "before": circumstances.reading(cards, before),
-            "after": circumstances.reading(cards, after),
-            "load": circumstances.load(self.host, self.settings),
-            "versions": {
+        return Circumstances(
+            before=live_cards.seen(cards, before),
+            after=live_cards.seen(cards, after),
+            load=live_cards.load(self.host, self.settings),
+            versions={
                 **dict(before.versions),
                 "driver": contract.driver,
                 "toolkit": contract.toolkit,
                 "framework": contract.framework,
                 "framework_version": contract.framework_version,
             },
-        }
+        )
+
+
+def _counts(log: ServeLog, rows: tuple[Row, ...], closure: float | None) -> LogCounts:
+    return LogCounts(
+        lines=log.lines,
+        unusable_lines=log.unusable_lines,
+        stage_lines=log.stage_lines,
+        lost_responses=sum(row.status is RequestStatus.LOST for row in rows),
+        denominators=dict(log.denominators),
+        closure_pct=closure,
+    )

@@ -8,18 +8,23 @@ it the smoke is ``unverified``, never silently passed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import mean, median
-from typing import Any
 
-from anchormatrix.measure.ramp import spread_pct
 from anchormatrix.measure.serverlog.parse import Request
 from anchormatrix.planning.groups import show
+from anchormatrix.records.cells import spread_pct
 from anchormatrix.records.settings import SmokeSettings
+from anchormatrix.records.smoke import Finding, FindingKind, RankSteps, SmokeStatus
 
 _BAR_S = 1.0  # a progress bar's clock counts whole seconds
-_REJECTING = ("residue", "too_slow", "did_not_run", "warning_confirmed")
+_REJECTING = {
+    FindingKind.RESIDUE,
+    FindingKind.TOO_SLOW,
+    FindingKind.DID_NOT_RUN,
+    FindingKind.WARNING_CONFIRMED,
+}
 
 
 @dataclass(frozen=True)
@@ -31,67 +36,23 @@ class Expectation:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """Something the smoke showed: ``value`` against ``limit``, both as ``text`` names them."""
+class SmokeJudgement:
+    """What one request of a smoke says of the cards. ``step_s`` is its step time in seconds, when it was timed."""
 
-    kind: str
-    text: str
-    value: float | None = None
-    limit: float | None = None
-
-
-@dataclass(frozen=True)
-class RankSteps:
-    """Times of one rank in seconds. ``step_s`` are its single steps, empty when the log does not tell them."""
-
-    rank: int
-    diffuse_s: float
-    step_s: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Smoke:
-    """The outcome: ``passed``, ``rejected`` or ``unverified``; further keys of ``smoke.json`` in ``details``."""
-
-    contract: str
-    status: str
+    status: SmokeStatus
     findings: tuple[Finding, ...]
-    step_s: float | None
-    expected: Expectation | None
+    step_s: float | None = None
     ranks: tuple[RankSteps, ...] = ()
-    form: str = ""
-    command: tuple[str, ...] = ()
-    started_at: str = ""
-    evidence: tuple[str, ...] = ()
-    details: dict[str, Any] = field(default_factory=dict)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The smoke as ``smoke.json`` holds it."""
-        return {
-            "contract": self.contract,
-            "status": self.status,
-            "findings": [asdict(finding) for finding in self.findings],
-            "step_s": self.step_s,
-            "expected_s": self.expected.step_s if self.expected else None,
-            "expected_source": self.expected.source if self.expected else None,
-            "ranks": [asdict(rank) for rank in self.ranks],
-            "form": self.form,
-            "command": list(self.command),
-            "started_at": self.started_at,
-            "evidence": list(self.evidence),
-            **self.details,
-        }
 
 
 def judge_smoke(
-    contract: str,
     request: Request | None,
     expectation: Expectation | None,
     limits: SmokeSettings,
     *,
     warned: Iterable[int] = (),
     cards: Sequence[int] = (),
-) -> Smoke:
+) -> SmokeJudgement:
     """Judge one request of a smoke. ``warned`` are the cards that say Warning, ``cards`` the group's in rank order.
 
     A card in Warning is confirmed bad when its rank straggles or the whole group is too slow. A server that logs no
@@ -99,21 +60,25 @@ def judge_smoke(
     """
     step_s = smoke_step(request)
     if request is None or step_s is None:
-        finding = Finding("no_timing", "the server logged no whole timing of the smoke, and no progress bar")
-        return Smoke(contract, "unverified", (finding,), None, expectation)
+        finding = Finding(FindingKind.NO_TIMING, "the server logged no whole timing of the smoke, and no progress bar")
+        return SmokeJudgement(SmokeStatus.UNVERIFIED, (finding,))
     ranks = rank_steps(request)
     late = _late(ranks, limits)
     found = [*_stragglers(late, limits), *_profile(ranks, request, limits)]
     if request.step_s is None:
-        found.append(Finding("no_timing", "the server logs no stage times: only its progress bar is read, to a second"))
+        found.append(
+            Finding(FindingKind.NO_TIMING, "the server logs no stage times: only its progress bar is read, to a second")
+        )
     found += _speed(step_s, ranks, expectation, limits, found)
     found += _confirmed(found, tuple(warned), {cards[rank] for rank in late if rank < len(cards)})
     if expectation is None:
         text = "nothing tells how fast this group should be: no history, no other group, no bound in the configuration"
-        found.append(Finding("unverified", text))
+        found.append(Finding(FindingKind.UNVERIFIED, text))
     kinds = {finding.kind for finding in found}
-    status = "rejected" if kinds & set(_REJECTING) else "unverified" if expectation is None else "passed"
-    return Smoke(contract, status, tuple(found), step_s, expectation, ranks)
+    status = SmokeStatus.UNVERIFIED if expectation is None else SmokeStatus.PASSED
+    if kinds & _REJECTING:
+        status = SmokeStatus.REJECTED
+    return SmokeJudgement(status, tuple(found), step_s, ranks)
 
 
 def smoke_step(request: Request | None) -> float | None:
@@ -157,7 +122,7 @@ def _late(ranks: Sequence[RankSteps], limits: SmokeSettings) -> dict[int, float]
 def _stragglers(late: Mapping[int, float], limits: SmokeSettings) -> Iterable[Finding]:
     for rank, behind in late.items():
         text = f"rank {rank} is {behind:.0f} % slower than the others"
-        yield Finding("straggler", text, round(behind, 3), limits.straggler_pct)
+        yield Finding(FindingKind.STRAGGLER, text, round(behind, 3), limits.straggler_pct)
 
 
 def _profile(ranks: Sequence[RankSteps], request: Request, limits: SmokeSettings) -> Iterable[Finding]:
@@ -172,11 +137,11 @@ def _profile(ranks: Sequence[RankSteps], request: Request, limits: SmokeSettings
     late = (steps[0] / median(rest) - 1) * 100 if median(rest) else 0.0
     if late > limits.first_step_pct and steps[0] - median(rest) > doubt_s:
         text = f"the first step takes {late:.0f} % longer than the others: warm-up"
-        yield Finding("slow_first_step", text, round(late, 3), limits.first_step_pct)
+        yield Finding(FindingKind.SLOW_FIRST_STEP, text, round(late, 3), limits.first_step_pct)
     rise = _slope_pct(rest)
     if rise > limits.slope_pct and rest[-1] - rest[0] > doubt_s:
         text = f"steps grow by {rise:.0f} % from the second to the last: thermal"
-        yield Finding("thermal_slope", text, round(rise, 3), limits.slope_pct)
+        yield Finding(FindingKind.THERMAL_SLOPE, text, round(rise, 3), limits.slope_pct)
 
 
 def _slope_pct(steps: Sequence[float]) -> float:
@@ -203,20 +168,20 @@ def _speed(
     factor = step_s / expectation.step_s
     said = f"a step takes {step_s:.3g} s, {factor:.1f} times the {expectation.step_s:.3g} s of {expectation.source}"
     if factor >= limits.residue_factor:
-        uneven = {"straggler", "thermal_slope"} & {finding.kind for finding in found}
+        uneven = {FindingKind.STRAGGLER, FindingKind.THERMAL_SLOPE} & {finding.kind for finding in found}
         if not uneven and spread_pct([rank.diffuse_s for rank in ranks]) <= limits.straggler_pct:
             text = f"{said}, alike on all ranks and without a slope: the residue state"
             cure = "reset the driver or use another group"
-            yield Finding("residue", f"{text}; {cure}", round(factor, 3), limits.residue_factor)
+            yield Finding(FindingKind.RESIDUE, f"{text}; {cure}", round(factor, 3), limits.residue_factor)
         else:
-            yield Finding("too_slow", said, round(factor, 3), limits.residue_factor)
+            yield Finding(FindingKind.TOO_SLOW, said, round(factor, 3), limits.residue_factor)
     elif factor * limits.residue_factor <= 1:
         text = f"{said}: the group it is compared with is the slow one"
-        yield Finding("reference_slow", text, round(factor, 3), round(1 / limits.residue_factor, 3))
+        yield Finding(FindingKind.REFERENCE_SLOW, text, round(factor, 3), round(1 / limits.residue_factor, 3))
 
 
 def _confirmed(found: Sequence[Finding], warned: Sequence[int], late: Iterable[int]) -> Iterable[Finding]:
-    slow = any(finding.kind in ("residue", "too_slow") for finding in found)
+    slow = any(finding.kind in (FindingKind.RESIDUE, FindingKind.TOO_SLOW) for finding in found)
     bad = list(warned) if slow else sorted(set(warned) & set(late))
     if bad:
-        yield Finding("warning_confirmed", f"card {show(bad)} says Warning, and the smoke confirms it")
+        yield Finding(FindingKind.WARNING_CONFIRMED, f"card {show(bad)} says Warning, and the smoke confirms it")

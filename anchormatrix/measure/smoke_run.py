@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET, UnsetType
+
 from anchormatrix.engines.base import ServeCommand
 from anchormatrix.errors import BusyError, ContractError, LeaseError
 from anchormatrix.hosts.base import Lease, StopRecord
-from anchormatrix.measure import circumstances
+from anchormatrix.measure import live_cards
 from anchormatrix.measure.expectation import History, comparable, expected_step
-from anchormatrix.measure.residue import RESIDUE, damaged_within
+from anchormatrix.measure.residue import damaged_within
 from anchormatrix.measure.rig import Rig
-from anchormatrix.measure.served import DidNotRunError, Served, stop_as_dict
+from anchormatrix.measure.served import DidNotRunError, Served, stop_of
 from anchormatrix.measure.serverlog.parse import Request, parse_serve_log
 from anchormatrix.measure.serverlog.proof import prove
-from anchormatrix.measure.smoke import Expectation, Finding, Smoke, judge_smoke, smoke_step
+from anchormatrix.measure.smoke import Expectation, SmokeJudgement, judge_smoke, smoke_step
 from anchormatrix.planning.groups import show
 from anchormatrix.records.contract import Contract, ContractList, GroupCondition
 from anchormatrix.records.form import Form
 from anchormatrix.records.host import HostState
+from anchormatrix.records.requests import Role
+from anchormatrix.records.smoke import Finding, FindingKind, Reference, Smoke, SmokeStatus
 from anchormatrix.store.codec import read_record
 
 
@@ -47,96 +51,123 @@ def run_smoke(
     *,
     history: History | None = None,
     references: Sequence[Contract] = (),
-    night: str | None = None,
+    state: str = "",
+    generation: int = 0,
+    night: str = "",
 ) -> tuple[Smoke, StopRecord | None]:
     """Smoke a contract's group and judge it; also returns how the server ended.
 
     The first form that runs and takes effect counts: a form that cannot start says nothing about the cards. When
     nothing tells how fast the group should be, the first usable one of ``references`` (other groups like it) is smoked
-    as well. When no such group is there, one that holds cards which smaller groups' smokes (of ``night``) found in the
-    residue state is rejected, too.
-    A tenant who does not leave in time rejects the group, so that the sizes without one are measured all the same.
+    as well. When no such group is there, one that holds cards which smaller groups' smokes (of ``night``, when given)
+    found in the residue state is rejected, too. A tenant who does not leave in time rejects the group, so that the
+    sizes without one are measured all the same. ``state`` and ``generation`` are only noted.
+
     Raises :class:`ContractError`, :class:`LeaseError` and :class:`HostError` when the group cannot be tried at all.
     """
+    noted: dict[str, Any] = {"state": state, "generation": generation, "night": night}
     with _lease(contract, rig, "smoke", wait=True) as lease:
         try:
-            state = circumstances.read_fit(contract, rig.host, rig.device, rig.settings, rig.say)
+            before = live_cards.read_fit(contract, rig.host, rig.device, rig.settings, rig.say)
         except BusyError as error:
             if rig.settings.health.on_busy == "fail":
                 raise
-            return _occupied(contract, error), None
+            return _occupied(contract, error, noted), None
         suspect = lease.suspect
         runs = _runs(contract, forms, rig, lease)
         after = rig.device.read(rig.host, timeout_s=rig.settings.host.command_timeout_s)
     run = runs[-1]
-    smoke = _judged(contract, runs, state, after, rig, results, history=history, references=references, night=night)
-    if suspect and smoke.status != "rejected" and run.stopped is not None and run.stopped.how != "sigkill":
+    expectation, reference = _expected(contract, run, rig, results, history, references)
+    judged = judge_smoke(
+        run.request,
+        expectation,
+        rig.settings.smoke,
+        warned=live_cards.warned(contract.cards, before),
+        cards=contract.cards,
+    )
+    judged = _beside_the_request(judged, contract, runs, after, results, night or None)
+    smoke = Smoke(
+        contract=contract.id,
+        status=judged.status,
+        findings=judged.findings,
+        step_s=judged.step_s,
+        expected_s=expectation.step_s if expectation else None,
+        expected_source=expectation.source if expectation else None,
+        ranks=judged.ranks,
+        form=run.form.name,
+        command=tuple(run.command.argv),
+        started_at=run.started_at,
+        evidence=run.evidence,
+        tried=tuple(item.form.name for item in runs),
+        stop=stop_of(run.stopped),
+        reference=reference,
+        **noted,
+    )
+    if (
+        suspect
+        and smoke.status is not SmokeStatus.REJECTED
+        and run.stopped is not None
+        and run.stopped.how != "sigkill"
+    ):
         with _lease(contract, rig, "trust after its smoke", wait=True) as lease:
             lease.trust()
     return smoke, run.stopped
 
 
-def _judged(
+def _expected(
     contract: Contract,
-    runs: Sequence[SmokeRun],
-    before: HostState,
-    after: HostState,
+    run: SmokeRun,
     rig: Rig,
     results: Path,
-    *,
     history: History | None,
     references: Sequence[Contract],
-    night: str | None,
-) -> Smoke:
-    """The smoke that the forms tried amount to, with the cards as they were before and after it."""
-    run = runs[-1]
-    sick = circumstances.unfit(contract.cards, after)
-    expectation: Expectation | None = None
-    details: dict[str, Any] = {"tried": [item.form.name for item in runs], "stop": dict(stop_as_dict(run.stopped))}
-    if run.request is not None:
-        expectation = expected_step(contract, run.form.name, results, rig.settings, history)
-        if expectation is None:
-            expectation, reference = _measured_reference(contract, run.form, rig, references)
-            details["reference"] = reference
-    smoke = judge_smoke(
-        contract.id,
-        run.request,
-        expectation,
-        rig.settings.smoke,
-        warned=circumstances.warned(contract.cards, before),
-        cards=contract.cards,
-    )
+) -> tuple[Expectation | None, Reference | UnsetType | None]:
+    """What the request should take, and the group smoked to tell it when nothing else does."""
     if run.request is None:
-        missed = tuple(Finding("did_not_run", f"{item.form.name}: {item.problem}") for item in runs)
-        smoke = replace(smoke, status="rejected", findings=missed)
-    if smoke.status == "unverified":
-        smoke = _holding_damage(smoke, contract, results, night)
-    if sick:
-        finding = Finding("warning_confirmed", f"after the smoke {'; '.join(sick)}")
-        smoke = replace(smoke, status="rejected", findings=(*smoke.findings, finding))
-    return replace(
-        smoke,
-        form=run.form.name,
-        command=run.command.argv,
-        started_at=run.started_at,
-        evidence=run.evidence,
-        details=details,
+        return None, UNSET
+    expectation = expected_step(contract, run.form.name, results, rig.settings, history)
+    return (expectation, UNSET) if expectation else _measured_reference(contract, run.form, rig, references)
+
+
+def _beside_the_request(
+    judged: SmokeJudgement,
+    contract: Contract,
+    runs: Sequence[SmokeRun],
+    after: HostState,
+    results: Path,
+    night: str | None,
+) -> SmokeJudgement:
+    """The judgement with what the request itself does not tell: failed starts, damaged or sick cards."""
+    if runs[-1].request is None:
+        missed = tuple(Finding(FindingKind.DID_NOT_RUN, f"{item.form.name}: {item.problem}") for item in runs)
+        judged = replace(judged, status=SmokeStatus.REJECTED, findings=missed)
+    found = []
+    if judged.status is SmokeStatus.UNVERIFIED and (damaged := damaged_within(contract, results, night=night)):
+        listed = "; ".join(item.text for item in damaged)
+        text = f"it holds damaged cards: {listed}; reset the driver or use another group"
+        found.append(Finding(FindingKind.RESIDUE, text))
+    if sick := live_cards.unfit(contract.cards, after):
+        found.append(Finding(FindingKind.WARNING_CONFIRMED, f"after the smoke {'; '.join(sick)}"))
+    if not found:
+        return judged
+    return replace(judged, status=SmokeStatus.REJECTED, findings=(*judged.findings, *found))
+
+
+def _occupied(contract: Contract, error: BusyError, noted: Mapping[str, Any]) -> Smoke:
+    return Smoke(
+        contract=contract.id,
+        status=SmokeStatus.REJECTED,
+        findings=(Finding(FindingKind.BUSY, f"{error.where}: {error.what}"),),
+        step_s=None,
+        expected_s=None,
+        expected_source=None,
+        ranks=(),
+        form="",
+        command=(),
+        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        evidence=(),
+        **noted,
     )
-
-
-def _holding_damage(smoke: Smoke, contract: Contract, results: Path, night: str | None) -> Smoke:
-    """Reject a group of unknown speed that holds damaged cards: all its ranks wait for the slowest."""
-    damaged = damaged_within(contract, results, night=night)
-    if not damaged:
-        return smoke
-    text = f"it holds damaged cards: {'; '.join(item.text for item in damaged)}; reset the driver or use another group"
-    return replace(smoke, status="rejected", findings=(*smoke.findings, Finding(RESIDUE, text)))
-
-
-def _occupied(contract: Contract, error: BusyError) -> Smoke:
-    finding = Finding("busy", f"{error.where}: {error.what}")
-    started = datetime.now(UTC).isoformat(timespec="seconds")
-    return Smoke(contract.id, "rejected", (finding,), None, None, started_at=started)
 
 
 def smoke_under(contract: Contract, form: Form, rig: Rig, lease: Lease) -> SmokeRun:
@@ -156,7 +187,7 @@ def smoke_under(contract: Contract, form: Form, rig: Rig, lease: Lease) -> Smoke
     problem, evidence = "", tuple[str, ...]()
     try:
         with served:
-            request = served.ask("smoke", "", rig.settings.smoke.steps)
+            request = served.ask(Role.SMOKE, "", rig.settings.smoke.steps)
     except DidNotRunError as error:
         problem, evidence = str(error), error.evidence
     if not problem:
@@ -203,7 +234,7 @@ def _runs(contract: Contract, forms: Sequence[Form], rig: Rig, lease: Lease) -> 
 
 def _measured_reference(
     contract: Contract, form: Form, rig: Rig, references: Sequence[Contract]
-) -> tuple[Expectation | None, dict[str, Any] | None]:
+) -> tuple[Expectation | None, Reference | None]:
     """Smoke another group like this one. Groups of other domains come first: one residue may cover a whole domain."""
     others = [other for other in references if other.id != contract.id and comparable(contract, other)]
     if not others:
@@ -215,7 +246,7 @@ def _measured_reference(
         try:
             with _lease(other, rig, "reference smoke", wait=False) as lease:
                 quick = replace(rig.settings, health=replace(rig.settings.health, on_busy="fail"))
-                circumstances.read_fit(other, rig.host, rig.device, quick, rig.say)
+                live_cards.read_fit(other, rig.host, rig.device, quick, rig.say)
                 run = smoke_under(other, form, rig, lease)
         except (ContractError, LeaseError) as error:
             rig.say(str(error))
@@ -223,7 +254,7 @@ def _measured_reference(
         step_s = smoke_step(run.request)
         if step_s is not None:
             source = f"cards {show(other.cards)}, a group of the same size and links"
-            return Expectation(step_s, source), {"contract": other.id, "cards": list(other.cards), "step_s": step_s}
+            return Expectation(step_s, source), Reference(other.id, other.cards, step_s)
     return None, None
 
 

@@ -11,20 +11,20 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from anchormatrix.errors import ContractError, InputError
 from anchormatrix.hosts.base import Lease, StopRecord
 from anchormatrix.measure.expectation import expected_step, smoked_step
 from anchormatrix.measure.rig import Rig
-from anchormatrix.measure.smoke import Expectation, Smoke, judge_smoke
+from anchormatrix.measure.smoke import Expectation, judge_smoke
 from anchormatrix.measure.smoke_run import smoke_under
 from anchormatrix.planning.groups import show
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import Form
+from anchormatrix.records.smoke import Finding, FindingKind, Smoke, SmokeStatus
 from anchormatrix.records.suspicion import Suspicion
 from anchormatrix.store.codec import read_record, write_record
-from anchormatrix.store.files import read_json, write_json
 
 NAME = "suspect.json"
 
@@ -49,8 +49,8 @@ def suspicions(contract: Contract, results: Path) -> list[tuple[Path, Suspicion]
         try:
             mark = read_record(path, Suspicion)
         except InputError:
-            own = contract.cards if path.parent.name == contract.id else ()
-            mark = Suspicion(contract=path.parent.name, cards=own, what="an unreadable mark", when="")
+            cards = contract.cards if path.parent.name == contract.id else ()
+            mark = Suspicion(contract=path.parent.name, cards=cards, what="an unreadable mark", when="")
         if set(mark.cards) & set(contract.cards):
             found.append((path, mark))
     return found
@@ -74,8 +74,8 @@ def clear(contract: Contract, form: Form, rig: Rig, results: Path, lease: Lease)
         if before
         else expected_step(contract, form.name, results, rig.settings)
     )
-    smoke = judge_smoke(contract.id, run.request, expectation, rig.settings.smoke)
-    if smoke.status == "rejected" or needs_smoke(run.stopped):
+    smoke = judge_smoke(run.request, expectation, rig.settings.smoke)
+    if smoke.status is SmokeStatus.REJECTED or needs_smoke(run.stopped):
         reasons = run.problem or "; ".join(finding.text for finding in smoke.findings) or "it had to be killed again"
         _reject(contract, results, reasons)
         raise ContractError(
@@ -91,19 +91,18 @@ def _reject(contract: Contract, results: Path, reasons: str) -> None:
     """Let the group's stored smoke say what was found since: the next run then takes the next legal group."""
     path = results / contract.id / "smoke.json"
     try:
-        stored = read_json(path)
+        stored = read_record(path, Smoke)
     except InputError:
         return
-    finding = {"kind": "residue", "text": f"found again before a session: {reasons}", "value": None, "limit": None}
-    stored.pop("schema")
-    write_json(path, {**stored, "status": "rejected", "findings": [*stored.get("findings", []), finding]})
+    finding = Finding(FindingKind.RESIDUE, f"found again before a session: {reasons}")
+    write_record(path, replace(stored, status=SmokeStatus.REJECTED, findings=(*stored.findings, finding)))
 
 
 def after_smoke(contract: Contract, results: Path, smoke: Smoke, stopped: StopRecord | None) -> None:
     """Mark the group when the smoke itself had to be killed; take back its suspicion when the smoke passed."""
     if needs_smoke(stopped):
         mark(contract, results, "its smoke had to be killed")
-    elif smoke.status != "rejected":
+    elif smoke.status is not SmokeStatus.REJECTED:
         take_back(contract.cards, suspicions(contract, results))
 
 
@@ -113,6 +112,6 @@ def take_back(cards: Iterable[int], marks: Iterable[tuple[Path, Suspicion]]) -> 
     for path, mark in marks:
         left = tuple(card for card in mark.cards if card not in cleared)
         if left:
-            write_record(path, msgspec.structs.replace(mark, cards=left))
+            write_record(path, replace(mark, cards=left))
         else:
             os.unlink(path)

@@ -26,7 +26,7 @@ from anchormatrix.history.record import record_results
 from anchormatrix.history.review import Limits, Review, review_night
 from anchormatrix.history.store import check, move_aside, open_history
 from anchormatrix.hosts.owner import name_owner
-from anchormatrix.records.night import NOT_STARTED, Outcome, Place, deadline_of
+from anchormatrix.records.night import NOT_STARTED, NightOutcome, Place, deadline_of
 from anchormatrix.records.settings import Settings
 from anchormatrix.store.codec import plain
 
@@ -63,19 +63,19 @@ class Sweep:
         return deadline_of(self.night, self.settings.nightly.deadline)
 
 
-def run_night(sweep: Sweep) -> tuple[Outcome, Review | None]:
+def run_night(sweep: Sweep) -> tuple[NightOutcome, Review | None]:
     """Run a night's sweep to its end, publish its page and tell the hook. One at a time per results folder."""
     with _lock(sweep.results / ".night.lock") as free:
         if not free:
             problem = "another nightly sweep of this results folder is still running"
             sweep.say(problem)
             _note(sweep, f"{sweep.now():%H:%M}: a second sweep was started and ended at once: {problem}")
-            _tell(sweep, Outcome.COULD_NOT_MEASURE, {"night": sweep.night, "problem": problem})
-            return Outcome.COULD_NOT_MEASURE, None
+            _tell(sweep, NightOutcome.COULD_NOT_MEASURE, {"night": sweep.night, "problem": problem})
+            return NightOutcome.COULD_NOT_MEASURE, None
         return _run(sweep)
 
 
-def _run(sweep: Sweep) -> tuple[Outcome, Review]:
+def _run(sweep: Sweep) -> tuple[NightOutcome, Review]:
     file = sweep.settings.history.file
     if fault := check(file):
         sweep.say(f"history: {fault}")
@@ -93,7 +93,7 @@ def _run(sweep: Sweep) -> tuple[Outcome, Review]:
     limits = Limits(sweep.settings.verdict.dispersion_pct, sweep.settings.verdict.noise_floor_pct)
     with open_history(file) as history:
         review = review_night(history, sweep.night, planned, limits, problem=problem)
-        if code and review.outcome is Outcome.FINE:
+        if code and review.outcome is NightOutcome.FINE:
             problem = f"everything was measured, but the workflow ended with exit code {code}: see {sweep.results}/logs"
             review = replace(review, problem=problem)
         nights.end(history, sweep.night, sweep.now(), review.outcome, [problem] if problem else [])
@@ -188,7 +188,7 @@ def _lock(path: Path) -> Iterator[bool]:
             yield True
 
 
-def _tell(sweep: Sweep, outcome: Outcome, told: Mapping[str, Any]) -> None:
+def _tell(sweep: Sweep, outcome: NightOutcome, told: Mapping[str, Any]) -> None:
     """Run the hook. Whatever it does, the sweep's outcome stays: a failure or a hang is only noted."""
     hook = sweep.settings.nightly.hook
     if not hook:

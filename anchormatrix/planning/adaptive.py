@@ -18,13 +18,13 @@ The policy is a pure function of what was measured so far, so that each measurin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from anchormatrix.decide.cells import ALL, Cell, SessionResult, build_cells
-from anchormatrix.measure.ramp import spread_pct
-from anchormatrix.planning.adaptive_state import AdaptiveLimits, Standing, times_text
+from anchormatrix.planning.adaptive_state import AdaptiveLimits, AdaptiveState, times_text
+from anchormatrix.records.session import SessionStatus
 from anchormatrix.records.settings import MatrixSettings, VerdictSettings
+from anchormatrix.store.sessions import TimedSession
 
 
 def limits_from(matrix: MatrixSettings, verdict: VerdictSettings, *, extra_windows: int = 1) -> AdaptiveLimits:
@@ -77,9 +77,9 @@ def sequence(forms: Sequence[str], windows: int) -> tuple[tuple[str, int], ...]:
     )
 
 
-def next_order(forms: Sequence[str], seen: Sequence[SessionResult], limits: AdaptiveLimits) -> Order | None:
+def next_order(forms: Sequence[str], seen: Sequence[TimedSession], limits: AdaptiveLimits) -> Order | None:
     """What to measure next, leaving out every session that need not be measured; None when all is done."""
-    done = {(session.form, session.window) for session in seen}
+    done = {timed.place for timed in seen}
     for form, window in sequence(forms, limits.all_windows):
         if (form, window) not in done:
             order = order_for(form, window, forms, seen, limits)
@@ -89,12 +89,10 @@ def next_order(forms: Sequence[str], seen: Sequence[SessionResult], limits: Adap
 
 
 def order_for(
-    form: str, window: int, forms: Sequence[str], seen: Sequence[SessionResult], limits: AdaptiveLimits
+    form: str, window: int, forms: Sequence[str], seen: Sequence[TimedSession], limits: AdaptiveLimits
 ) -> Order:
     """What to do for one form in one window, given every session before it in :func:`sequence`."""
-    state = Standing(
-        tuple(forms), [session for session in seen if (session.form, session.window) != (form, window)], limits
-    )
+    state = AdaptiveState(tuple(forms), [timed for timed in seen if timed.place != (form, window)], limits)
     skip = state.why_skip(form, window)
     if skip:
         return Order(form, window, skip=skip)
@@ -103,9 +101,9 @@ def order_for(
     return Order(form, window, state.repeats(form, window), stop)
 
 
-def skipped(forms: Sequence[str], seen: Sequence[SessionResult], limits: AdaptiveLimits) -> tuple[Order, ...]:
+def skipped(forms: Sequence[str], seen: Sequence[TimedSession], limits: AdaptiveLimits) -> tuple[Order, ...]:
     """Every session of the full design that was left out, with its reason."""
-    done = {(session.form, session.window) for session in seen if session.status != "skipped"}
+    done = {timed.place for timed in seen if timed.session.status is not SessionStatus.SKIPPED}
     return tuple(
         order
         for form, window in sequence(forms, limits.windows)
@@ -114,70 +112,8 @@ def skipped(forms: Sequence[str], seen: Sequence[SessionResult], limits: Adaptiv
     )
 
 
-def contenders(forms: Sequence[str], seen: Sequence[SessionResult], limits: AdaptiveLimits) -> tuple[str, ...]:
+def contenders(forms: Sequence[str], seen: Sequence[TimedSession], limits: AdaptiveLimits) -> tuple[str, ...]:
     """The forms that the verdict speaks of: those still able to win, and those that did not run."""
-    state = Standing(tuple(forms), list(seen), limits)
-    able = state.able(max((session.window for session in seen), default=0) + 1)
+    state = AdaptiveState(tuple(forms), list(seen), limits)
+    able = state.able(max((timed.session.window for timed in seen), default=0) + 1)
     return tuple(form for form in forms if form in able or state.failed(form))
-
-
-def judged_sessions(
-    forms: Sequence[str], seen: Sequence[SessionResult], limits: AdaptiveLimits
-) -> tuple[tuple[SessionResult, ...], dict[int, int]]:
-    """The sessions the verdict rests on: contenders in windows that count, renumbered from 1; and new → old numbers.
-
-    A noisy window does not count when enough others do; with too few clean ones all are kept, skipped sessions with
-    their reasons among them, and the verdict says so.
-    """
-    state = Standing(tuple(forms), list(seen), limits)
-    chosen = contenders(forms, seen, limits)
-    clean = [window for window in state.complete_windows(chosen) if not state.noise(window)]
-    used = clean if len(clean) >= limits.windows else sorted({session.window for session in seen})
-    numbers = {old: new for new, old in enumerate(used, 1)}
-    kept = tuple(
-        replace(session, window=numbers[session.window])
-        for session in seen
-        if session.form in chosen
-        and session.window in numbers
-        and not (session.status == "skipped" and state.failed(session.form))  # why it failed is told, not that it rests
-    )
-    return kept, {new: old for old, new in numbers.items()}
-
-
-def dropped_cells(forms: Sequence[str], seen: Sequence[SessionResult], limits: AdaptiveLimits) -> tuple[Cell, ...]:
-    """What was measured of the forms that left the race, one cell per tier over all windows, unusable with the reason.
-
-    They have too few repeats to be ranked, and were found too far behind to need more.
-    """
-    state = Standing(tuple(forms), list(seen), limits)
-    chosen = contenders(forms, seen, limits)
-    last = max((session.window for session in seen), default=0)
-    own = [session for session in seen if session.form in forms and session.form not in chosen]
-    return tuple(
-        replace(
-            cell,
-            dispersion_pct=spread_pct(cell.values_s),
-            reason=f"cannot win: {state.behind(cell.form, last + 1)}",
-        )
-        for cell in build_cells(own, repeats=limits.repeats, dispersion_pct=limits.dispersion_pct)
-        if cell.window == ALL
-    )
-
-
-def judged_cells(kept: Iterable[SessionResult], limits: AdaptiveLimits) -> tuple[Cell, ...]:
-    """Cells of the sessions that count. Over all windows, the dispersion is that of all repeats together.
-
-    That is stricter than the worst of the windows: what drifts between them counts as noise, because each window alone
-    has too few repeats to tell.
-    """
-    cells = build_cells(kept, repeats=limits.base_repeats, dispersion_pct=limits.dispersion_pct)
-    return tuple(_pooled(cell, limits) if cell.window == ALL else cell for cell in cells)
-
-
-def _pooled(cell: Cell, limits: AdaptiveLimits) -> Cell:
-    spread, reason = spread_pct(cell.values_s), cell.reason
-    if not reason and len(cell.values_s) < limits.repeats:
-        reason = f"{len(cell.values_s)} of {limits.repeats} repeats"
-    if not reason and spread > limits.dispersion_pct:
-        reason = f"dispersion {spread:.1f} % over all windows is above {limits.dispersion_pct:g} %"
-    return replace(cell, dispersion_pct=max(spread, cell.dispersion_pct), reason=reason)

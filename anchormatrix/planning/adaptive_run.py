@@ -6,27 +6,20 @@ has what it expects and the report can list it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from anchormatrix.decide.cells import Cell, SessionResult, build_cells, read_session
-from anchormatrix.measure.rows import Session
 from anchormatrix.planning.adaptive import (
     Order,
-    contenders,
-    dropped_cells,
-    judged_cells,
-    judged_sessions,
     order_for,
 )
 from anchormatrix.planning.configured import adaptive_limits
+from anchormatrix.records.capture import Capture, CaptureStatus
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.plan import ContractPlan, PlannedSession
+from anchormatrix.records.session import Session, SessionStatus
 from anchormatrix.records.settings import Settings
-
-SKIPPED = "skipped"
+from anchormatrix.store.sessions import TimedSession, read_session
 
 
 def order_of_session(
@@ -49,40 +42,26 @@ def order_of_session(
     return order_for(form, window, planned.forms, _stored(folder, before), limits)
 
 
-def skipped_session(contract: Contract, order: Order) -> Session:
+def skipped_session(contract: Contract, order: Order, *, generation: int = 0, night: str = "") -> TimedSession:
     """The session to write instead of measuring."""
-    details: dict[str, Any] = {"capture": {"status": "off", "reason": order.skip}}
-    return Session(contract.id, order.form, order.window, SKIPPED, order.skip, (), (), {}, (), details)
+    return TimedSession(
+        Session(
+            contract=contract.id,
+            form=order.form,
+            window=order.window,
+            status=SessionStatus.SKIPPED,
+            reason=order.skip,
+            evidence=(),
+            command=(),
+            env={},
+            capture=Capture(CaptureStatus.OFF, reason=order.skip),
+            tries=(),
+            generation=generation,
+            night=night,
+        )
+    )
 
 
-@dataclass(frozen=True)
-class ToJudge:
-    """What the verdict of a contract is made of; ``windows`` maps its windows, from 1, to those that were measured."""
-
-    sessions: tuple[SessionResult, ...]
-    cells: tuple[Cell, ...]
-    forms: tuple[str, ...]
-    windows: Mapping[int, int]
-
-
-def to_judge(sessions: Sequence[SessionResult], forms: Sequence[str], settings: Settings) -> ToJudge:
-    """Cells and sessions for the verdict: all of them under the full design, else the contenders' that count.
-
-    The cells of forms that left the adaptive race are among them, unusable: they are shown, never ranked.
-    ``forms`` are the planned ones in the order of the first window; a form named twice counts once.
-    """
-    planned = tuple(dict.fromkeys(forms))
-    limits = adaptive_limits(settings)
-    if limits is None:
-        cells = build_cells(sessions, repeats=settings.matrix.repeats, dispersion_pct=settings.verdict.dispersion_pct)
-        windows = {window: window for window in range(1, settings.matrix.windows + 1)}
-        return ToJudge(tuple(sessions), cells, planned, windows)
-    kept, numbers = judged_sessions(planned, sessions, limits)
-    windows = numbers if len(numbers) >= limits.windows else {w: w for w in range(1, limits.windows + 1)}
-    cells = (*judged_cells(kept, limits), *dropped_cells(planned, sessions, limits))
-    return ToJudge(kept, cells, contenders(planned, sessions, limits), windows)
-
-
-def _stored(folder: Path, wanted: Sequence[PlannedSession]) -> list[SessionResult]:
+def _stored(folder: Path, wanted: Sequence[PlannedSession]) -> list[TimedSession]:
     paths = [folder / item.form / f"w{item.window}" / "session.json" for item in wanted]
     return [read_session(path) for path in paths if path.exists()]

@@ -6,14 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from anchormatrix.decide.cells import SessionResult
-from anchormatrix.measure.ramp import spread_pct
+from anchormatrix.records.cells import spread_pct
 from anchormatrix.records.form import parse_form
+from anchormatrix.records.session import SessionStatus
 from anchormatrix.records.settings import ANCHOR
+from anchormatrix.store.sessions import TimedSession
 
 _ENOUGH_CELLS = 4  # two forms at two tiers
 _RANGES = {2: 1.128, 3: 1.693, 4: 2.059, 5: 2.326, 6: 2.534}  # expected range of n normal draws in standard deviations
-_FAILED = ("did_not_run", "void", "unmeasurable")
+_FAILED = {SessionStatus.DID_NOT_RUN, SessionStatus.VOID, SessionStatus.UNMEASURABLE}
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,15 @@ class AdaptiveLimits:
         return self.windows + self.extra_windows
 
 
-class Standing:
+class AdaptiveState:
     """What is known before a session."""
 
-    def __init__(self, forms: tuple[str, ...], seen: list[SessionResult], limits: AdaptiveLimits) -> None:
+    def __init__(self, forms: tuple[str, ...], seen: list[TimedSession], limits: AdaptiveLimits) -> None:
         self.forms, self.limits = forms, limits
-        self.measured = {(s.form, s.window): s for s in seen if s.status == "measured"}
-        self.tried = {(s.form, s.window): s for s in seen}
+        self.tried = {timed.place: timed for timed in seen}
+        self.measured = {
+            place: timed for place, timed in self.tried.items() if timed.session.status is SessionStatus.MEASURED
+        }
 
     def anchor(self, form: str, window: int) -> float | None:
         """Median anchor step of a form in a window."""
@@ -64,8 +67,9 @@ class Standing:
 
     def failed(self, form: str) -> bool:
         """Whether the form was tried and no session of it gave numbers."""
-        own = [s for (name, _), s in self.tried.items() if name == form and s.status != "skipped"]
-        return bool(own) and all(session.status in _FAILED for session in own)
+        own = {timed.session.status for (name, _), timed in self.tried.items() if name == form}
+        own.discard(SessionStatus.SKIPPED)
+        return bool(own) and own <= _FAILED
 
     def able(self, before: int) -> set[str]:
         """Forms that can still win, judged by the windows before ``before``; the best two splits are always among them.

@@ -25,6 +25,7 @@ from anchormatrix.records.host import HostProbe
 from anchormatrix.records.night import Place, deadline_of, resolve_night
 from anchormatrix.records.plan import RunPlan
 from anchormatrix.records.settings import Settings
+from anchormatrix.records.smoke import SmokeStatus
 from anchormatrix.store.files import write_text
 from anchormatrix.store.notes import StoredResults
 from anchormatrix.store.quarantine import set_aside
@@ -179,7 +180,10 @@ class Run:
     def smoke_rejects(self, contract_id: str) -> bool:
         """Whether the last smoke of a group rejects it, in the state of health that its cards are in now."""
         state = self.state_of(contract_id)
-        return self._stored.smoke_status(contract_id) == "rejected" and self._stored.smoke_state(contract_id) == state
+        return (
+            self._stored.smoke_status(contract_id) is SmokeStatus.REJECTED
+            and self._stored.smoke_state(contract_id) == state
+        )
 
     def _contract_of(self, size: int, smoked: Smoked) -> str | None:
         for planned in self.plan.of_size(size):

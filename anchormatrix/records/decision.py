@@ -6,6 +6,7 @@ import enum
 from typing import Any
 
 from anchormatrix.records.base import FileRecord, Record
+from anchormatrix.records.verdict import VerdictStatus
 
 
 class DecisionOutcome(enum.StrEnum):
@@ -137,7 +138,7 @@ class Basis(Record, frozen=True):
     size: int
     contract: str
     winner: str | None
-    status: str | None
+    status: VerdictStatus | None
     r: dict[str, float]
     forms: tuple[BasisForm, ...]
     facts: dict[str, Any]

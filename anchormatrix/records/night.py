@@ -15,16 +15,16 @@ from statistics import median
 
 from anchormatrix.errors import ConfigError, NightError
 from anchormatrix.records.base import FileRecord, Record
+from anchormatrix.records.session import SessionStatus
 
 AUTO = "auto"
 NOT_STARTED = "not_started"
-MEASURED = "measured"
-SKIPPED = "skipped"
 _HALF_DAY = timedelta(hours=12)
 _GAPS = 14
+_TELLING = (SessionStatus.MEASURED, SessionStatus.SKIPPED, SessionStatus.DID_NOT_RUN)
 
 
-class Outcome(enum.Enum):
+class NightOutcome(enum.Enum):
     """What a scheduler is told. The value is the word; :attr:`exit_code` the number."""
 
     FINE = "fine"
@@ -61,14 +61,12 @@ class Tonight:
     @property
     def lost(self) -> bool:
         """A form that used to run and did not run through tonight: a regression, not a missing measurement."""
-        return self.status == "did_not_run" and self.before
+        return self.status == SessionStatus.DID_NOT_RUN and self.before
 
     @property
     def unmeasured(self) -> bool:
         """No number tonight, for a reason that says nothing about the form; a form that never ran is not news."""
-        return self.status not in (MEASURED, SKIPPED, "did_not_run") and (
-            self.before or self.status in (NOT_STARTED, "")
-        )
+        return self.status not in _TELLING and (self.before or self.status in (NOT_STARTED, ""))
 
 
 class ChangedCell(Record, frozen=True):
@@ -110,7 +108,7 @@ class NightSummary(FileRecord, frozen=True, kw_only=True, omit_defaults=True):
     """A night, as ``nightly/summary.json`` holds it; the hook is told the same without its ``cells``."""
 
     night: str
-    outcome: Outcome
+    outcome: NightOutcome
     exit_code: int
     problem: str
     changed: tuple[ChangedCell, ...]
@@ -158,13 +156,13 @@ def require_time(what: object, deadline: datetime, needs_s: float | None, now: d
     raise NightError(f"deadline {deadline:%H:%M}: {needed}{left}", where=f"not started: {what}")
 
 
-def outcome_of(sessions: Sequence[Tonight], regressions: int, problem: str = "") -> Outcome:
+def outcome_of(sessions: Sequence[Tonight], regressions: int, problem: str = "") -> NightOutcome:
     """A night's outcome. A regression outweighs what could not be measured: it is the one that needs somebody."""
     if regressions or any(session.lost for session in sessions):
-        return Outcome.REGRESSION
+        return NightOutcome.REGRESSION
     if problem or not sessions or any(session.unmeasured for session in sessions):
-        return Outcome.COULD_NOT_MEASURE
-    return Outcome.FINE
+        return NightOutcome.COULD_NOT_MEASURE
+    return NightOutcome.FINE
 
 
 def missed_nights(nights: Sequence[str], until: str) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from anchormatrix.history.nights import Night
 from anchormatrix.history.review import Boundary, Review, SeriesReview
 from anchormatrix.history.trend import MIN_NIGHTS, Change
-from anchormatrix.records.night import NightCell, Outcome, Tonight
+from anchormatrix.records.night import NightCell, NightOutcome, Tonight
 from anchormatrix.records.settings import Settings
 from anchormatrix.report.html import rendered
 from anchormatrix.report.plots.figures import fonts_kept_in, trend_pictures
@@ -35,7 +35,7 @@ def page(review: Review, nights: Sequence[Night], settings: Settings) -> str:
         model=settings.engine.model,
         review=review,
         opening=opening(review),
-        good=review.outcome is Outcome.FINE,
+        good=review.outcome is NightOutcome.FINE,
         changes=changes(review),
         trends=trend_pictures(review),
         boundaries=[_boundary_words(boundary) for boundary in review.boundaries],
@@ -52,9 +52,9 @@ def opening(review: Review) -> str:
     measured = sum(item.status == "measured" for item in review.sessions)
     count = f"{measured} of {len(review.sessions)} sessions measured"
     slower = len(review.regressions) + sum(item.lost for item in review.sessions)
-    if review.outcome is Outcome.REGRESSION:
+    if review.outcome is NightOutcome.REGRESSION:
         return f"Regression: {slower} {'finding' if slower == 1 else 'findings'} beyond noise, {count}."
-    if review.outcome is Outcome.COULD_NOT_MEASURE:
+    if review.outcome is NightOutcome.COULD_NOT_MEASURE:
         return f"Could not measure everything: {review.problem or count}."
     return f"Fine: {count}, nothing became slower beyond noise."
 
@@ -182,7 +182,7 @@ def _nights(nights: Sequence[Night]) -> Table:
         )
         for night in shown
     )
-    bad = frozenset(i for i, night in enumerate(shown) if night.outcome != Outcome.FINE.value)
+    bad = frozenset(i for i, night in enumerate(shown) if night.outcome != NightOutcome.FINE.value)
     columns = ("night", "started", "ended", "outcome", "starts", "notes")
     return Table(columns, rows, frozenset({"starts"}), bad, "No sweep was recorded; results came from single runs.")
 

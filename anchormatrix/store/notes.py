@@ -6,14 +6,19 @@ A file that is missing or cannot be read notes nothing.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from anchormatrix.errors import InputError
-from anchormatrix.store.files import read_json
+from anchormatrix.records.session import Session
+from anchormatrix.records.smoke import Smoke, SmokeStatus
+from anchormatrix.store.codec import read_record
+
+R = TypeVar("R", Session, Smoke)
+_SMOKE = "smoke.json"
 
 
 class StoredResults:
-    """The results folder as it was when the run first looked at it: a session's night is read once."""
+    """The results folder as it was when the run first looked at it: a result's night is read once."""
 
     def __init__(self, results: Path) -> None:
         self._results = results
@@ -25,30 +30,37 @@ class StoredResults:
 
     def smoke(self, contract_id: str) -> Path:
         """The file of the smoke of a contract's group."""
-        return self._results / contract_id / "smoke.json"
+        return self._results / contract_id / _SMOKE
 
     def night(self, path: Path) -> str:
-        """The night noted in a result file, or empty text."""
+        """The night noted in a session or smoke, or empty text."""
         if path not in self._nights:
-            self._nights[path] = str(_note(path, "night") or "")
+            record = _noted(path)
+            self._nights[path] = record.night if record else ""
         return self._nights[path]
 
     def generation(self, path: Path) -> int:
-        """How often a result had been asked for again when it was made."""
-        value = _note(path, "generation")
-        return value if isinstance(value, int) else 0
+        """How often a session or smoke had been asked for again when it was made."""
+        record = _noted(path)
+        return record.generation if record else 0
 
     def smoke_state(self, contract_id: str) -> str:
         """The health and occupancy that the last smoke of a group was made in, as one word."""
-        return str(_note(self.smoke(contract_id), "state") or "")
+        smoke = _record(self.smoke(contract_id), Smoke)
+        return smoke.state if smoke else ""
 
-    def smoke_status(self, contract_id: str) -> str:
+    def smoke_status(self, contract_id: str) -> SmokeStatus | None:
         """How the last smoke of a group ended."""
-        return str(_note(self.smoke(contract_id), "status") or "")
+        smoke = _record(self.smoke(contract_id), Smoke)
+        return smoke.status if smoke else None
 
 
-def _note(path: Path, key: str) -> Any:
+def _noted(path: Path) -> Session | Smoke | None:
+    return _record(path, Smoke) if path.name == _SMOKE else _record(path, Session)
+
+
+def _record(path: Path, kind: type[R]) -> R | None:
     try:
-        return read_json(path).get(key)
+        return read_record(path, kind)
     except InputError:
         return None

@@ -23,6 +23,11 @@ class TimedSession:
     session: Session
     requests: tuple[RequestRow, ...] = ()
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """Its form and window."""
+        return self.session.form, self.session.window
+
     @cached_property
     def values_s(self) -> Mapping[str, tuple[float, ...]]:
         """Step times in seconds of the repeats, by tier, in the order measured."""

@@ -7,20 +7,23 @@ process, and card time is virtual seconds × cards. Everything that reads or jud
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from msgspec.structs import replace
+
+from anchormatrix.decide.adaptive_judging import judged_cells, judged_sessions
 from anchormatrix.decide.assemble import Stored, judge_contract
-from anchormatrix.decide.cells import Cell, SessionResult, build_cells
-from anchormatrix.decide.verdict import Verdict, judge
+from anchormatrix.decide.cells import build_cells
+from anchormatrix.decide.verdict import judge
 from anchormatrix.devices.ascend_info import parse_info
 from anchormatrix.devices.ascend_topology import parse_topology
 from anchormatrix.engines.serving import Response
 from anchormatrix.engines.vllm_omni import expected_groups
-from anchormatrix.measure.circumstances import tenants, unfit
+from anchormatrix.measure.live_cards import tenants, unfit
 from anchormatrix.measure.ramp import first_steady
-from anchormatrix.measure.rows import Row, aligned
+from anchormatrix.measure.rows import aligned, records_of
 from anchormatrix.measure.served import Sent
 from anchormatrix.measure.serverlog.parse import Request, parse_serve_log
 from anchormatrix.measure.serverlog.proof import prove
@@ -28,11 +31,17 @@ from anchormatrix.measure.smoke import Expectation, judge_smoke, smoke_step
 from anchormatrix.planning import adaptive
 from anchormatrix.planning.adaptive_state import AdaptiveLimits
 from anchormatrix.planning.groups import resolve_groups
+from anchormatrix.records.cells import Cell
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import Form
 from anchormatrix.records.gates import Gates
 from anchormatrix.records.host import HostState
+from anchormatrix.records.requests import RequestStatus, Role
+from anchormatrix.records.session import Ramp, Session, SessionStatus
 from anchormatrix.records.settings import GroupsSettings, HealthSettings, SmokeSettings, VerdictSettings
+from anchormatrix.records.smoke import SmokeStatus
+from anchormatrix.records.verdict import Verdict
+from anchormatrix.store.sessions import TimedSession
 from campaigns.hosts import ANCHOR, FEW, Experiment
 from virtualhost.host.state import HostState as VirtualState
 from virtualhost.server.serving import ServingSession, parse_split
@@ -112,7 +121,7 @@ def _run(experiment: Experiment, limits: AdaptiveLimits | None) -> Outcome:
         return Outcome(card_s=bench.card_s, why_nothing=why)
     forms = tuple(form.name for form in experiment.forms)
     by_name = {form.name: form for form in experiment.forms}
-    seen: list[SessionResult] = []
+    seen: list[TimedSession] = []
     if limits is None:
         for name, window in adaptive.sequence(forms, WINDOWS):
             seen.append(measure(bench, contract, by_name[name], adaptive.Order(name, window, REPEATS)))
@@ -121,14 +130,14 @@ def _run(experiment: Experiment, limits: AdaptiveLimits | None) -> Outcome:
             seen.append(measure(bench, contract, by_name[order.form], order))
     verdict, cells, kept = conclude_cells(contract, forms, seen, limits)
     left_out = adaptive.skipped(forms, seen, limits) if limits else ()
-    reasons = {order.form: order.skip for order in left_out if order.form not in {s.form for s in kept}}
+    reasons = {order.form: order.skip for order in left_out if order.form not in {timed.session.form for timed in kept}}
     judged = judge_contract(
         Stored(
             contract=contract,
             forms=experiment.forms,
-            sessions=[{"form": s.form, "window": s.window, "status": s.status, "reason": s.reason} for s in seen],
-            cells=[cell.row() for cell in cells],
-            verdict=verdict.as_dict(),
+            sessions=[timed.session for timed in seen],
+            cells=cells,
+            verdict=verdict,
             model=experiment.figures,
             skipped=reasons,
             windows=WINDOWS,
@@ -138,16 +147,16 @@ def _run(experiment: Experiment, limits: AdaptiveLimits | None) -> Outcome:
 
 
 def conclude_cells(
-    contract: Contract, forms: tuple[str, ...], seen: Sequence[SessionResult], limits: AdaptiveLimits | None
-) -> tuple[Verdict, tuple[Cell, ...], tuple[SessionResult, ...]]:
+    contract: Contract, forms: tuple[str, ...], seen: Sequence[TimedSession], limits: AdaptiveLimits | None
+) -> tuple[Verdict, tuple[Cell, ...], tuple[TimedSession, ...]]:
     """Cells and verdict of the sessions that count."""
     kept, judged_forms, windows = tuple(seen), forms, WINDOWS
     if limits is None:
         cells = build_cells(kept, repeats=REPEATS, dispersion_pct=LIMITS.dispersion_pct)
     else:
-        kept, numbers = adaptive.judged_sessions(forms, seen, limits)
+        kept, numbers = judged_sessions(forms, seen, limits)
         judged_forms, windows = adaptive.contenders(forms, seen, limits), max(WINDOWS, len(numbers))
-        cells = adaptive.judged_cells(kept, limits)
+        cells = judged_cells(kept, limits)
     verdict = judge(contract.id, contract.size, cells, kept, forms=judged_forms, windows=windows, limits=LIMITS)
     return verdict, cells, kept
 
@@ -171,8 +180,8 @@ def choose_group(bench: Bench) -> tuple[Contract | None, str]:
         request = seen[candidate.cards]
         if request is None:
             continue  # no form runs here
-        judged = judge_smoke(contract.id, request, expected, SMOKE, cards=candidate.cards)
-        if judged.status != "rejected":
+        judged = judge_smoke(request, expected, SMOKE, cards=candidate.cards)
+        if judged.status is not SmokeStatus.REJECTED:
             return contract, ""
     return None, "no group passes its smoke"
 
@@ -205,29 +214,30 @@ def _contract(state: HostState, cards: tuple[int, ...], *, one_domain: bool) -> 
 # --- a session ---------------------------------------------------------------------------------------------------
 
 
-def measure(bench: Bench, contract: Contract, form: Form, order: adaptive.Order) -> SessionResult:
+def measure(bench: Bench, contract: Contract, form: Form, order: adaptive.Order) -> TimedSession:
     """One session of one form in one window; again while a tenant spoils it."""
     for _ in range(HEALTH.contaminated_tries):
         result = _session(bench, contract, form, order)
-        if result.status != "contaminated":
+        if result.session.status is not SessionStatus.CONTAMINATED:
             break
     return result
 
 
-def _session(bench: Bench, contract: Contract, form: Form, order: adaptive.Order) -> SessionResult:
+def _session(bench: Bench, contract: Contract, form: Form, order: adaptive.Order) -> TimedSession:
     session = bench.serve(form, contract.cards)
     start = session.startup()
     bench.spend(start.virtual_s, contract.cards)
     if start.end:
         reason = parse_serve_log(start.text).failure
-        return _result(contract, order, "did_not_run", reason.cause if reason else "died")
+        return _result(contract, order, SessionStatus.DID_NOT_RUN, reason.cause if reason else "died")
     texts, sent = [start.text], list[Sent]()
 
-    def ask(role: str, tier: str) -> float | None:
+    def ask(role: Role, tier: str) -> float | None:
         answered = session.request(TIERS[tier])
         bench.spend(answered.virtual_s, contract.cards)
         texts.append(answered.text)
-        status = {"ok": "ok", "lost": "lost"}.get(answered.response, "error")
+        known = {"ok": RequestStatus.OK, "lost": RequestStatus.LOST}
+        status = known.get(answered.response, RequestStatus.ERROR)
         sent.append(Sent(role, tier, TIERS[tier], 0.0, Response(status, answered.virtual_s)))
         if answered.end:
             raise _DiedError(answered.end)
@@ -238,21 +248,23 @@ def _session(bench: Bench, contract: Contract, form: Form, order: adaptive.Order
     try:
         _requests(ask, warm, order)
     except _DiedError as error:
-        return _result(contract, order, "did_not_run", f"the server ended: {error}")
+        return _result(contract, order, SessionStatus.DID_NOT_RUN, f"the server ended: {error}")
     stopped = session.shutdown()
     bench.spend(stopped.virtual_s, contract.cards)
     after = bench.read()
     others = tenants(contract.cards, after, session.pids, HEALTH.static_memory_mb)
     if others:
-        return _result(contract, order, "contaminated", others[0])
+        return _result(contract, order, SessionStatus.CONTAMINATED, others[0])
     if sick := unfit(contract.cards, after):
-        return _result(contract, order, "void", sick[0])
+        return _result(contract, order, SessionStatus.VOID, sick[0])
     log = parse_serve_log("".join(texts))
     proof = prove(log, expected_groups(form))
     if not proof.ok:
-        return _result(contract, order, "void", f"the form did not take effect: {proof.failures[0]}")
-    rows = aligned(sent, log.requests)
-    return _timed(contract, order, rows, warm)
+        return _result(contract, order, SessionStatus.VOID, f"the form did not take effect: {proof.failures[0]}")
+    timed = _result(contract, order, SessionStatus.MEASURED, "")
+    timed = TimedSession(timed.session, records_of(aligned(sent, log.requests)))
+    why = order.stop(timed.values_s.get("anchor", ()))
+    return TimedSession(replace(timed.session, ramp=_ramp(warm, timed), reason=why), timed.requests)
 
 
 class _DiedError(Exception):
@@ -262,7 +274,7 @@ class _DiedError(Exception):
 def _requests(ask: Any, warm: list[float], order: adaptive.Order) -> None:
     """Warm up until steady, then few and anchor in turn: the requests of a session of the workflow."""
     for number in range(1, WARMUPS_MAX + 1):
-        step = ask("ramp", "few")
+        step = ask(Role.RAMP, "few")
         if step is not None:
             warm.append(step)
         if number >= WARMUPS_MIN and first_steady(warm, STEADY_PCT) is not None:
@@ -271,7 +283,7 @@ def _requests(ask: Any, warm: list[float], order: adaptive.Order) -> None:
     for done in range(order.repeats + 2):
         for tier in ("few", "anchor"):
             if done < order.repeats or len(timed[tier]) < order.repeats:
-                step = ask("measured", tier)
+                step = ask(Role.MEASURED, tier)
                 timed[tier] += [step] if step is not None else []
         if order.stop(timed["anchor"]):
             return
@@ -279,22 +291,27 @@ def _requests(ask: Any, warm: list[float], order: adaptive.Order) -> None:
             return
 
 
-def _timed(contract: Contract, order: adaptive.Order, rows: Sequence[Row], warm: Sequence[float]) -> SessionResult:
-    measured = [row for row in rows if row.sent.role == "measured" and row.step_s and row.timed]
-    values = {tier: tuple(row.step_s for row in measured if row.sent.tier == tier and row.step_s) for tier in TIERS}
-    counted = {
-        tier: tuple(
-            (row.timed.denominator, row.timed.iterations) for row in measured if row.sent.tier == tier and row.timed
+def _ramp(warm: Sequence[float], timed: TimedSession) -> Ramp:
+    first, repeats = first_steady(warm, STEADY_PCT), timed.values_s.get("few", ())
+    steady = first is not None and bool(repeats)
+    if first is not None and repeats:
+        steady = (median(repeats) / median(warm[first:]) - 1) * 100 <= STEADY_PCT
+    return Ramp(len(warm), first, steady, "")
+
+
+def _result(contract: Contract, order: adaptive.Order, status: SessionStatus, reason: str) -> TimedSession:
+    return TimedSession(
+        Session(
+            contract=contract.id,
+            form=order.form,
+            window=order.window,
+            status=status,
+            reason=reason,
+            evidence=(),
+            command=(),
+            env={},
+            tries=(),
+            generation=0,
+            night="",
         )
-        for tier in TIERS
-    }
-    first = first_steady(warm, STEADY_PCT)
-    steady = first is not None and bool(values["few"])
-    if first is not None and values["few"]:
-        steady = (median(values["few"]) / median(warm[first:]) - 1) * 100 <= STEADY_PCT
-    result = _result(contract, order, "measured", order.stop(values["anchor"]))
-    return replace(result, steady=steady, values_s=values, denominators=counted)
-
-
-def _result(contract: Contract, order: adaptive.Order, status: str, reason: str) -> SessionResult:
-    return SessionResult(contract.id, order.form, order.window, status, reason, True, {}, {})
+    )

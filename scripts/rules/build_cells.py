@@ -11,13 +11,13 @@ from pathlib import Path
 from anchormatrix.cli.command import run
 from anchormatrix.cli.plan import add_plan
 from anchormatrix.config.merge import load_settings
-from anchormatrix.decide.cells import COLUMNS, read_session
+from anchormatrix.decide.adaptive_judging import to_judge
+from anchormatrix.decide.cells import write_cells
 from anchormatrix.decide.left_behind import planned_sessions
-from anchormatrix.planning.adaptive_run import to_judge
 from anchormatrix.planning.run_plan import required_run_plan
 from anchormatrix.records.contract import StoredContract
 from anchormatrix.store.codec import read_record
-from anchormatrix.store.files import write_csv
+from anchormatrix.store.sessions import read_session
 
 
 def main() -> int:
@@ -28,7 +28,7 @@ def main() -> int:
     planned = required_run_plan(args.plan, args.contract.resolve().parent.parent).of(contract.id)
     paths = args.sessions or planned_sessions(args.contract.parent, planned)
     found = to_judge([read_session(path, contract.id) for path in paths], planned.forms, settings)
-    write_csv(args.out or args.contract.with_name("cells.csv"), COLUMNS, (cell.row() for cell in found.cells))
+    write_cells(args.out or args.contract.with_name("cells.csv"), found.cells)
     return 0
 
 

@@ -11,14 +11,14 @@ from pathlib import Path
 from anchormatrix.cli.command import run
 from anchormatrix.cli.plan import add_plan
 from anchormatrix.config.merge import load_settings
-from anchormatrix.decide.cells import read_cells, read_session
+from anchormatrix.decide.adaptive_judging import to_judge
+from anchormatrix.decide.cells import read_cells
 from anchormatrix.decide.left_behind import planned_sessions
 from anchormatrix.decide.verdict import judge
-from anchormatrix.planning.adaptive_run import to_judge
 from anchormatrix.planning.run_plan import required_run_plan
 from anchormatrix.records.contract import StoredContract
-from anchormatrix.store.codec import read_record
-from anchormatrix.store.files import write_json
+from anchormatrix.store.codec import read_record, write_record
+from anchormatrix.store.sessions import read_session
 
 
 def main() -> int:
@@ -29,7 +29,7 @@ def main() -> int:
     planned = required_run_plan(args.plan, args.contract.resolve().parent.parent).of(contract.id)
     paths = args.sessions or planned_sessions(args.contract.parent, planned)
     sessions = [read_session(path, contract.id) for path in paths]
-    found = to_judge(sessions, [*planned.forms, *(session.form for session in sessions)], settings)
+    found = to_judge(sessions, [*planned.forms, *(timed.session.form for timed in sessions)], settings)
     verdict = judge(
         contract.id,
         contract.size,
@@ -39,7 +39,7 @@ def main() -> int:
         windows=len(found.windows),
         limits=settings.verdict,
     )
-    write_json(args.out or args.contract.with_name("verdict.json"), verdict.as_dict())
+    write_record(args.out or args.contract.with_name("verdict.json"), verdict)
     print(f"{contract.id}: {verdict.status}. {verdict.reason}")
     return 0
 

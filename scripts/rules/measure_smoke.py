@@ -24,7 +24,7 @@ from anchormatrix.measure.smoke_run import other_groups, run_smoke, smoke_comman
 from anchormatrix.planning.run_plan import required_run_plan
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.night import require_time
-from anchormatrix.store.files import write_json
+from anchormatrix.store.codec import write_record
 
 
 def main() -> int:
@@ -54,11 +54,13 @@ def main() -> int:
             results,
             history=recorded_steps(settings.history.file),
             references=references,
-            night=args.night or None,
+            state=args.state,
+            generation=args.generation,
+            night=args.night,
         )
     suspects.after_smoke(contract, results, smoke, stopped)
     out = args.out or results / contract.id / "smoke.json"
-    write_json(out, {**smoke.as_dict(), "state": args.state, "generation": args.generation, "night": args.night})
+    write_record(out, smoke)
     say(f"{contract.id}: {smoke.status} {'; '.join(finding.text for finding in smoke.findings)}".rstrip())
     return 0
 

@@ -23,12 +23,12 @@ from anchormatrix.errors import ConfigError
 from anchormatrix.history.deadline import check_deadline
 from anchormatrix.history.record import record_beside
 from anchormatrix.measure.order import SessionOrder, planned_command, planned_requests
-from anchormatrix.measure.rows import write_session
 from anchormatrix.measure.session import run_session
 from anchormatrix.planning.adaptive_run import order_of_session, skipped_session
 from anchormatrix.planning.run_plan import required_run_plan
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.night import Place
+from anchormatrix.store.sessions import write_session
 
 
 def main() -> int:
@@ -40,10 +40,10 @@ def main() -> int:
         raise ConfigError(f"form {form.name} runs on {form.cards} cards", where="--form", expected=f"{contract.size}")
     planned = required_run_plan(args.plan, results).of(contract.id)
     todo = order_of_session(results / contract.id, planned, form.name, args.window, settings)
-    order = SessionOrder(contract, form, args.window, results, todo.repeats, todo.stop)
+    order = SessionOrder(contract, form, args.window, results, todo.repeats, todo.stop, args.generation, args.night)
     out = args.out or order.folder / f"w{args.window}" / "session.json"
     if todo.skip and not args.dry_run:
-        write_session(skipped_session(contract, todo), out, {"generation": args.generation, "night": args.night})
+        write_session(out, skipped_session(contract, todo, generation=args.generation, night=args.night))
         say(f"{form.name} window {args.window}: not measured: {todo.skip}")
         return 0
     if args.deadline and not args.dry_run:
@@ -58,8 +58,9 @@ def main() -> int:
             )
             print("\n".join(planned_requests(order, rig)))
             return 0
-        session = run_session(order, rig)
-    write_session(session, out, {"generation": args.generation, "night": args.night})
+        finished = run_session(order, rig)
+    write_session(out, finished.timed, finished.log_text)
+    session = finished.session
     say(f"{session.form} window {session.window}: {session.status} {session.reason}".rstrip())
     if problem := record_beside(settings.history.file, out):
         say(problem)

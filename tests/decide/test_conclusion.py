@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contracts import contract_on, store_contract
+from measured import smoke_record, verdict_record
 
 from anchormatrix.decide.conclusion import DecisionInputs, decide, overall
 from anchormatrix.decide.evidence import FormEvidence, StepParts
@@ -13,13 +14,16 @@ from anchormatrix.planning.model_figures import ModelFigures
 from anchormatrix.records.decision import Trigger
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.gates import Gate, GateStatus, Unexplained
-from anchormatrix.store.files import write_json
+from anchormatrix.records.session import SessionStatus
+from anchormatrix.records.smoke import Finding, FindingKind
+from anchormatrix.records.verdict import Drift
+from anchormatrix.store.codec import write_record
 
 
 def form(name, step_s, parts=None, windows=("1", "2"), dispersion=0.5):
     return FormEvidence(
         parse_form(name),
-        "measured",
+        SessionStatus.MEASURED,
         step_few_s=step_s,
         step_anchor_s=step_s,
         dispersion_pct=dispersion,
@@ -31,13 +35,7 @@ def form(name, step_s, parts=None, windows=("1", "2"), dispersion=0.5):
 
 FAST = form("tp1-usp4", 1.0, StepParts(900, 80, 0, 20))
 SLOW = form("tp2-usp2", 1.1, StepParts(920, 160, 0, 20))
-WON = {
-    "status": "extrapolates",
-    "winner": "tp1-usp4",
-    "reason": "both tiers agree",
-    "tied_with": [],
-    "window_drift": [],
-}
+WON = verdict_record(reason="both tiers agree")
 
 
 def test_the_template_is_filled_from_measurements():
@@ -75,19 +73,14 @@ def test_the_gathering_form_depends_on_grouped_queries():
 
 
 def test_no_difference_is_a_full_answer():
-    verdict = {"status": "extrapolates", "winner": None, "tied_with": ["tp1-usp4", "tp2-usp2"], "reason": "tie"}
+    verdict = verdict_record(winner=None, tied_with=("tp1-usp4", "tp2-usp2"), reason="tie")
     found = decide(DecisionInputs(4, "c4-x", verdict, [FAST, form("tp2-usp2", 1.005)]))
     assert (found.outcome, found.winner, found.tied_with) == ("no_difference", None, ("tp1-usp4", "tp2-usp2"))
     assert found.sentence.startswith("On 4 cards there is no difference between tp1-usp4 and tp2-usp2")
 
 
 def test_not_decidable_says_why_and_what_to_do():
-    verdict = {
-        "status": "unstable",
-        "winner": None,
-        "reason": "tp1-usp4/few disperses by 6 %",
-        "cure": "fix the noise first",
-    }
+    verdict = verdict_record("unstable", None, reason="tp1-usp4/few disperses by 6 %", cure="fix the noise first")
     found = decide(DecisionInputs(4, "c4-x", verdict, [FAST, SLOW]))
     assert found.sentence == (
         "On 4 cards no form can be chosen, because tp1-usp4/few disperses by 6 %. What to do: fix the noise first."
@@ -102,7 +95,7 @@ def test_a_faster_form_that_left_the_matrix_is_named_first():
     assert found.conditions[0] == said
     assert "; not in the matrix any more, but measured faster" in found.sentence
     assert (found.winner, found.runner_up) == ("tp1-usp4", "tp2-usp2")
-    tie = {"status": "extrapolates", "winner": None, "tied_with": ["tp1-usp4", "tp2-usp2"], "reason": "tie"}
+    tie = verdict_record(winner=None, tied_with=("tp1-usp4", "tp2-usp2"), reason="tie")
     undecided = decide(DecisionInputs(4, "c4-x", tie, [FAST, form("tp2-usp2", 1.005)], left_behind=[left]))
     assert undecided.conditions == (said,)
     assert undecided.sentence.endswith(said)
@@ -154,7 +147,7 @@ def test_unknowns_are_listed_with_what_would_settle_them():
 def test_confidence_falls_with_one_window_a_drifting_window_or_a_narrow_margin():
     once = [form("tp1-usp4", 1.0, windows=("1",)), form("tp2-usp2", 1.1, windows=("1",))]
     assert decide(DecisionInputs(4, "c", WON, once)).confidence == "low"
-    drifting = {**WON, "window_drift": [{"exceeds": True}]}
+    drifting = verdict_record(window_drift=(Drift("tp1-usp4", "few", 5.0, True),))
     assert decide(DecisionInputs(4, "c", drifting, [FAST, SLOW])).confidence == "low"
     assert decide(DecisionInputs(4, "c", WON, [FAST, form("tp2-usp2", 1.015)])).confidence == "moderate"
 
@@ -188,7 +181,7 @@ def test_the_state_of_a_group_is_read_from_its_smoke_and_those_inside_it(tmp_pat
         "Whether cards 0,1 are as fast as they should be: no smoke of them is stored; "
         "smoke.expected_step_s would settle it.",
     )
-    write_json(tmp_path / QUAD.id / "smoke.json", {"status": "unverified"})
+    write_record(tmp_path / QUAD.id / "smoke.json", smoke_record(QUAD.id, "unverified"))
     assert group_state(tmp_path, QUAD) == GroupState(
         doubts=(
             "Whether cards 0–3 are as fast as they should be: their smoke had nothing to compare with (unverified); "
@@ -198,18 +191,19 @@ def test_the_state_of_a_group_is_read_from_its_smoke_and_those_inside_it(tmp_pat
         f"{QUAD.link_class} only.",
     )
     store_contract(tmp_path, PAIR)
-    write_json(tmp_path / PAIR.id / "smoke.json", {"status": "rejected", "findings": [{"kind": "residue"}]})
+    residue = (Finding(FindingKind.RESIDUE, "slow"),)
+    write_record(tmp_path / PAIR.id / "smoke.json", smoke_record(PAIR.id, "rejected", findings=residue))
     assert group_state(tmp_path, QUAD).damage == f"cards 0,1 are in the residue state (smoke of {PAIR.id})"
-    write_json(tmp_path / QUAD.id / "smoke.json", {"status": "passed"})
+    write_record(tmp_path / QUAD.id / "smoke.json", smoke_record(QUAD.id))
     assert group_state(tmp_path, QUAD) == GroupState(links=group_state(tmp_path, QUAD).links)
 
 
 def test_the_overall_answer_repeats_the_largest_decided_size_and_never_ranks_sizes():
     two = decide(
-        DecisionInputs(2, "c2-x", {**WON, "winner": "tp1-usp2"}, [form("tp1-usp2", 0.5), form("tp2-usp1", 0.6)])
+        DecisionInputs(2, "c2-x", verdict_record(winner="tp1-usp2"), [form("tp1-usp2", 0.5), form("tp2-usp1", 0.6)])
     )
     four = decide(DecisionInputs(4, "c4-x", WON, [FAST, SLOW]))
-    eight = decide(DecisionInputs(8, "c8-x", {"status": "unstable", "winner": None, "reason": "noise"}, []))
+    eight = decide(DecisionInputs(8, "c8-x", verdict_record("unstable", None, reason="noise"), []))
     quiet = Trigger(size=4, trigger="order flip", fired=False, text="both tiers rank the forms alike")
     found = overall([eight, two, four], reverify=[quiet])
     assert (found.size, found.winner, list(found.sizes)) == (4, "tp1-usp4", ["2", "4", "8"])

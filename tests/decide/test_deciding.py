@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 from commands import command
 from contracts import contract_on, store_contract
+from measured import timed_session, verdict_record
 from run_plans import contract_plan, store_plan
 
-from anchormatrix.decide.cells import COLUMNS, SessionResult, build_cells
-from anchormatrix.store.files import write_csv, write_json
+from anchormatrix.decide.cells import build_cells, write_cells
+from anchormatrix.store.codec import write_record
+from anchormatrix.store.files import write_json
+from anchormatrix.store.sessions import write_session
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "config" / "config.yaml"
@@ -20,20 +23,12 @@ FOUR = contract_on((0, 1, 2, 3), tiers={"few": 4, "anchor": 10})
 
 
 def session(form, window, step_s):
-    values = dict.fromkeys(("few", "anchor"), (step_s, step_s * 1.002, step_s * 0.999))
-    return SessionResult(FOUR.id, form, window, "measured", "", True, values, {})
+    values_s = dict.fromkeys(("few", "anchor"), (step_s, step_s * 1.002, step_s * 0.999))
+    return timed_session(form, window, values_s, contract=FOUR.id)
 
 
 def store(folder, one):
-    path = folder / one.form / f"w{one.window}" / "session.json"
-    values = {"contract": FOUR.id, "form": one.form, "window": one.window, "status": "measured", "reason": ""}
-    write_json(path, {**values, "ramp": {"steady": True}})
-    rows = [
-        {"role": "measured", "tier": tier, "step_s": step_s, "iterations": 4, "denominator": "progress_bar"}
-        for tier, steps in one.values_s.items()
-        for step_s in steps
-    ]
-    write_csv(path.with_name("requests.csv"), list(rows[0]), rows)
+    write_session(folder / one.session.form / f"w{one.session.window}" / "session.json", one)
 
 
 @pytest.fixture
@@ -46,9 +41,8 @@ def results(tmp_path):
     for one in sessions:
         store(folder, one)
     cells = build_cells(sessions, repeats=3, dispersion_pct=3)
-    write_csv(folder / "cells.csv", COLUMNS, (cell.row() for cell in cells))
-    verdict = {"status": "extrapolates", "winner": "tp1-usp4", "reason": "", "tied_with": [], "r": {"tp1-usp4": 1.0}}
-    write_json(folder / "verdict.json", {"contract": FOUR.id, "size": 4, "window_drift": [], **verdict})
+    write_cells(folder / "cells.csv", cells)
+    write_record(folder / "verdict.json", verdict_record(contract=FOUR.id, r={"tp1-usp4": 1.0}))
     return tmp_path / "results"
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from contracts import contract_on
+from measured import session_record
 
 from anchormatrix.decide.bounds import byte_bound
 from anchormatrix.decide.evidence import (
@@ -23,8 +24,10 @@ from anchormatrix.decide.projection import project
 from anchormatrix.measure.bandwidth.curve import Curves
 from anchormatrix.planning.model_figures import ModelFigures
 from anchormatrix.records.bandwidth import SweepPoint
+from anchormatrix.records.cells import cell_of
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.gates import Fix
+from anchormatrix.records.session import SessionStatus
 from virtualhost.host.scenario import load_scenario
 from virtualhost.host.split import Split
 from virtualhost.step.steptable import captured, step_figures
@@ -39,7 +42,7 @@ def form(name, step_s, *, dispersion=0.5, windows=None, **more):
     windows = windows or {"1": step_s, "2": step_s}
     return FormEvidence(
         parse_form(name),
-        "measured",
+        SessionStatus.MEASURED,
         step_few_s=step_s,
         step_anchor_s=step_s,
         dispersion_pct=dispersion,
@@ -65,8 +68,8 @@ def test_every_form_gets_every_gate_in_order():
 
 
 def test_a_form_that_did_not_run_fails_g1_with_its_evidence_and_a_void_one_too():
-    crashed = FormEvidence(parse_form("tp2-usp1"), "did_not_run", "out of memory on card 1", source="w1")
-    void = FormEvidence(parse_form("tp1-usp1-cfg2"), "void", "sp_size is 1, 2 asked for", source="w1")
+    crashed = FormEvidence(parse_form("tp2-usp1"), SessionStatus.DID_NOT_RUN, "out of memory on card 1", source="w1")
+    void = FormEvidence(parse_form("tp1-usp1-cfg2"), SessionStatus.VOID, "sp_size is 1, 2 asked for", source="w1")
     found = statuses([crashed, void, FormEvidence(parse_form("tp1-usp1-ring2"))], "G1")
     assert found["tp2-usp1"] == ("failed", "did not run through: out of memory on card 1")
     assert found["tp1-usp1-cfg2"] == ("failed", "ran, but not as this form: sp_size is 1, 2 asked for")
@@ -172,12 +175,12 @@ def test_the_a_b_needs_two_windows_and_a_difference_beyond_the_noise():
 
 
 def test_a_form_that_may_not_be_ranked_says_why():
-    cells = [
-        {"form": "tp2-usp1", "tier": "anchor", "window": "all", "step_s": "1.5", "dispersion_pct": "0",
-         "usable": "false", "reason": "cannot win: 50.0 % behind in window 1"}
-    ]  # fmt: skip
-    sessions = [{"form": "tp2-usp1", "window": 1, "status": "measured", "reason": ""}]
-    sessions += [{"form": "tp2-usp1", "window": 2, "status": "skipped", "reason": "it cannot win any more"}]
+    why = "cannot win: 50.0 % behind in window 1"
+    cells = [cell_of("c2-x", "tp2-usp1", "anchor", "all", [1.5], 0.0, why)]
+    sessions = [
+        session_record("tp2-usp1", 1),
+        session_record("tp2-usp1", 2, "skipped", reason="it cannot win any more"),
+    ]
     evidence = [FAST, *gather([parse_form("tp2-usp1")], sessions, cells)]
     assert statuses(evidence, "G6")["tp2-usp1"] == (
         "unknown",
@@ -278,7 +281,7 @@ def captured_step(computing_ms, exposed_ms, free_ms, unprofiled_s):
 
 
 def evidence_of(attributions):
-    sessions = [{"form": name, "window": 1, "status": "measured", "reason": ""} for name in attributions]
+    sessions = [session_record(name) for name in attributions]
     return {item.form.name: item for item in gather([], sessions, [], attributions)}
 
 
@@ -375,15 +378,15 @@ def test_attention_hides_only_as_much_as_it_does_without_the_profiler():
 
 def test_evidence_is_gathered_from_stored_rows():
     cells = [
-        {"form": "tp1-usp2", "tier": tier, "window": window, "step_s": step, "dispersion_pct": "0.4", "usable": "true"}
-        for tier, window, step in (
-            ("few", "all", "1.1"),
-            ("anchor", "1", "1.0"),
-            ("anchor", "2", "1.2"),
-            ("anchor", "all", "1.05"),
+        cell_of("c2-x", "tp1-usp2", tier, window, [step_s], 0.4)
+        for tier, window, step_s in (
+            ("few", "all", 1.1),
+            ("anchor", "1", 1.0),
+            ("anchor", "2", 1.2),
+            ("anchor", "all", 1.05),
         )
     ]
-    sessions = [{"form": "tp1-usp2", "window": 1, "status": "measured", "reason": ""}]
+    sessions = [session_record("tp1-usp2")]
     (found,) = gather([parse_form("tp1-usp2")], sessions, cells, {"tp1-usp2": attribution()})
     assert (found.step_few_s, found.step_anchor_s, found.usable) == (1.1, 1.05, True)
     assert found.windows == {"1": 1.0, "2": 1.2}

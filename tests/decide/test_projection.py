@@ -12,10 +12,11 @@ from anchormatrix.decide.projection import all_projections, project
 from anchormatrix.decide.scaling import incomparable, scaling
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.gates import Fix
+from anchormatrix.records.session import SessionStatus
 
 
 def form(name, step_s, parts=None):
-    return FormEvidence(parse_form(name), "measured", step_anchor_s=step_s, usable=True, parts=parts)
+    return FormEvidence(parse_form(name), SessionStatus.MEASURED, step_anchor_s=step_s, usable=True, parts=parts)
 
 
 FAST = form("tp1-usp4", 1.0, StepParts(900, 80, 0, 20, exposed_share=0.08))

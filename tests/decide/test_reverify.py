@@ -7,6 +7,7 @@ import pytest
 from anchormatrix.decide.ledger import append_bases, read_bases
 from anchormatrix.decide.reverify import reverify
 from anchormatrix.records.decision import Basis, BasisForm
+from anchormatrix.records.verdict import VerdictStatus
 from anchormatrix.store.codec import line_text
 
 
@@ -20,7 +21,7 @@ def stored(**changes):
         "size": 4,
         "contract": "c4-x",
         "winner": "tp1-usp4",
-        "status": "extrapolates",
+        "status": VerdictStatus.EXTRAPOLATES,
         "r": {"tp1-usp4": 1.01},
         "forms": (form(),),
         "facts": {**facts, **changes.pop("facts", {})},
@@ -42,8 +43,8 @@ def test_nothing_fires_while_nothing_changes():
 @pytest.mark.parametrize(
     ("now", "trigger", "text"),
     [
-        ({"status": "order_flip", "r": {}}, "order flip", "the tiers rank the forms differently"),
-        ({"status": "drift", "r": {"a": 1.09}}, "step time drift", "a +9.0 % between the tiers"),
+        ({"status": VerdictStatus.ORDER_FLIP, "r": {}}, "order flip", "the tiers rank the forms differently"),
+        ({"status": VerdictStatus.DRIFT, "r": {"a": 1.09}}, "step time drift", "a +9.0 % between the tiers"),
         (
             {"forms": (form(exposed_ms=160.0),)},
             "exposed-communication share drift",
@@ -101,7 +102,7 @@ def test_a_first_decision_has_nothing_to_compare_with_and_says_so():
 
 
 def test_what_was_not_measured_is_not_called_quiet():
-    bare = stored(status="incomplete", r={}, forms=(form("tp1-usp2"),), fixed_s={})
+    bare = stored(status=VerdictStatus.INCOMPLETE, r={}, forms=(form("tp1-usp2"),), fixed_s={})
     found = {item.trigger: item.text for item in reverify(stored(), bare) if not item.evaluated}
     assert found == {
         "order flip": "the tiers cannot be compared: the verdict is incomplete",

@@ -7,12 +7,18 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from measured import timed_session
+from msgspec.structs import replace
 
-from anchormatrix.decide.cells import COLUMNS, SessionResult, build_cells, read_cells, read_session
-from anchormatrix.decide.verdict import Verdict, judge
+from anchormatrix.decide.cells import build_cells, read_cells, write_cells
+from anchormatrix.decide.verdict import judge
 from anchormatrix.errors import InputError
+from anchormatrix.records.cells import Cell
 from anchormatrix.records.settings import VerdictSettings
-from anchormatrix.store.files import write_csv, write_json, write_text
+from anchormatrix.records.verdict import NotRun, Verdict
+from anchormatrix.store.codec import columns
+from anchormatrix.store.files import write_text
+from anchormatrix.store.sessions import TimedSession
 
 A, B, C = "tp1-usp4", "tp2-usp2", "tp4-usp1"
 LIMITS = VerdictSettings(dispersion_pct=3, drift_pct=5, noise_floor_pct=1, window_drift_pct=3)
@@ -25,28 +31,20 @@ def around(step_s: float, pct: float = 0.4) -> tuple[float, ...]:
 
 def session(
     form: str, window: int, few: float, anchor: float, *, pct: float = 0.4, steady: bool = True
-) -> SessionResult:
-    return SessionResult(
-        contract="c4-0123456789",
-        form=form,
-        window=window,
-        status="measured",
-        reason="",
-        steady=steady,
-        values_s={"few": around(few, pct), "anchor": around(anchor, pct)},
-        denominators={"few": (("bar", 4),) * 3, "anchor": (("bar", 10),) * 3},
-    )
+) -> TimedSession:
+    values_s = {"few": around(few, pct), "anchor": around(anchor, pct)}
+    return timed_session(form, window, values_s, contract="c4-0123456789", steady=steady)
 
 
-def failed(form: str, window: int, status: str, reason: str) -> SessionResult:
-    return SessionResult("c4-0123456789", form, window, status, reason, False, {}, {})
+def failed(form: str, window: int, status: str, reason: str) -> TimedSession:
+    return timed_session(form, window, {}, status, contract="c4-0123456789", reason=reason)
 
 
-def both(form: str, few: float, anchor: float, **facts: float) -> list[SessionResult]:
+def both(form: str, few: float, anchor: float, **facts: float) -> list[TimedSession]:
     return [session(form, window, few, anchor, **facts) for window in (1, 2)]  # type: ignore[arg-type]
 
 
-def verdict(*sessions: SessionResult, forms: tuple[str, ...] = (A, B), windows: int = 2) -> Verdict:
+def verdict(*sessions: TimedSession, forms: tuple[str, ...] = (A, B), windows: int = 2) -> Verdict:
     cells = build_cells(sessions, repeats=3, dispersion_pct=3)
     return judge("c4-0123456789", 4, cells, sessions, forms=forms, windows=windows, limits=LIMITS)
 
@@ -108,7 +106,7 @@ def test_a_ramp_that_did_not_settle_makes_its_cells_unusable() -> None:
 def test_a_form_that_did_not_run_through_is_named_with_its_reason() -> None:
     result = verdict(*both(A, 1.0, 1.0), *(failed(B, w, "did_not_run", "killed") for w in (1, 2)))
     assert (result.status, result.winner) == ("incomplete", None)
-    assert result.did_not_run == ((B, "did not run through: killed"),)
+    assert result.did_not_run == (NotRun(B, "did not run through: killed"),)
 
 
 def test_the_others_are_still_ranked_beside_a_form_that_did_not_run() -> None:
@@ -128,8 +126,8 @@ def test_a_missing_window_is_incomplete_and_never_decides() -> None:
 
 
 def test_too_few_repeats_is_incomplete_not_noise() -> None:
-    short = session(A, 1, 1.0, 1.0)
-    short.values_s["few"] = (1.0, 1.001)  # type: ignore[index]
+    values_s = {"few": (1.0, 1.001), "anchor": around(1.0)}
+    short = timed_session(A, 1, values_s, contract="c4-0123456789")
     result = verdict(short, session(A, 2, 1.0, 1.0), *both(B, 1.2, 1.2))
     assert result.status == "incomplete"
     assert "2 of 3 repeats" in result.reason
@@ -160,7 +158,8 @@ def test_where_noise_decides_nothing_no_conclusion_is_said_to_stand() -> None:
 
 def test_iterations_counted_in_two_ways_are_not_compared() -> None:
     odd = session(B, 1, 1.2, 1.2)
-    odd.denominators["few"] = (("requested", 5),) * 3  # type: ignore[index]
+    rows = (replace(row, denominator="requested", iterations=5) if row.tier == "few" else row for row in odd.requests)
+    odd = TimedSession(odd.session, tuple(rows))
     result = verdict(*both(A, 1.0, 1.0), odd, session(B, 2, 1.2, 1.2))
     assert result.status == "unstable"
     assert "counted alike" in result.reason
@@ -179,52 +178,14 @@ def test_the_winner_is_never_slower_than_another_form_beyond_the_floor(few: list
         assert len(result.tied_with) > 1
 
 
-def test_cells_and_sessions_survive_their_files(tmp_path: Path) -> None:
-    folder = tmp_path / A / "w1"
-    rows = "role,tier,step_s,iterations,denominator\nramp,few,0.9,4,bar\nmeasured,few,1.0,4,bar\nmeasured,few,,4,bar\n"
-    write_text(folder / "requests.csv", rows)
-    facts = {"contract": "c4-x", "form": A, "window": 1, "status": "measured", "ramp": {"steady": True}}
-    write_json(folder / "session.json", facts)
-    found = read_session(folder / "session.json", "c4-x")
-    assert found.values_s == {"few": (1.0,)}
-    cells = build_cells([found], repeats=1, dispersion_pct=3)
-    write_csv(tmp_path / "cells.csv", COLUMNS, (cell.row() for cell in cells))
-    assert read_cells(tmp_path / "cells.csv") == cells
-
-
-def test_numbers_of_another_contract_are_refused(tmp_path: Path) -> None:
-    facts = {"contract": "c4-old", "form": A, "window": 1, "status": "void"}
-    write_json(tmp_path / "session.json", facts)
-    with pytest.raises(InputError, match="was measured under 'c4-old'"):
-        read_session(tmp_path / "session.json", "c4-new")
-
-
-@pytest.mark.parametrize("rows", ["role,tier\n", "role,tier,step_s,iterations,denominator\nmeasured,few,nan,4,bar\n"])
-def test_a_damaged_request_table_names_its_file(tmp_path: Path, rows: str) -> None:
-    write_text(tmp_path / "requests.csv", rows)
-    facts = {"contract": "c", "form": A, "window": 1, "status": "measured", "ramp": {}}
-    write_json(tmp_path / "session.json", facts)
-    with pytest.raises(InputError, match=str(tmp_path)):
-        read_session(tmp_path / "session.json")
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("status", "Measured"), ("status", ["measured"]), ("window", "1"), ("window", 1.5), ("window", True), ("ramp", 5)],
-)
-def test_a_session_with_a_wrong_value_inside_is_refused(tmp_path: Path, key: str, value: object) -> None:
-    write_text(tmp_path / "requests.csv", "role,tier,step_s,iterations,denominator\nmeasured,few,1.0,4,bar\n")
-    facts = {"contract": "c", "form": A, "window": 1, "status": "measured", "ramp": {"steady": True}}
-    write_json(tmp_path / "session.json", facts | {key: value})
-    with pytest.raises(InputError, match="not a session"):
-        read_session(tmp_path / "session.json")
-
-
-def test_only_true_says_that_a_ramp_settled(tmp_path: Path) -> None:
-    write_text(tmp_path / "requests.csv", "role,tier,step_s,iterations,denominator\nmeasured,few,1.0,4,bar\n")
-    facts = {"contract": "c", "form": A, "window": 1, "status": "measured", "ramp": {"steady": "false"}}
-    write_json(tmp_path / "session.json", facts)
-    assert read_session(tmp_path / "session.json").steady is False
+def test_cells_survive_their_file(tmp_path: Path) -> None:
+    cells = build_cells([session(A, 1, 1.0, 1.1), session(A, 2, 1.0, 1.1)], repeats=1, dispersion_pct=3)
+    write_cells(tmp_path / "cells.csv", cells)
+    found = read_cells(tmp_path / "cells.csv")
+    assert [cell.values_s for cell in found] == [pytest.approx(cell.values_s, rel=1e-8) for cell in cells]
+    assert [(cell.form, cell.tier, cell.window, cell.usable) for cell in found] == [
+        (A, tier, window, True) for tier in ("few", "anchor") for window in ("1", "2", "all")
+    ]
 
 
 _GOOD = "c4,tp1-usp4,few,1,1,1,0.5,true,,1,1,1.0\nc4,tp1-usp4,few,all,1,1,0.5,true,,1,1,1.0\n"
@@ -233,18 +194,18 @@ _GOOD = "c4,tp1-usp4,few,1,1,1,0.5,true,,1,1,1.0\nc4,tp1-usp4,few,all,1,1,0.5,tr
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        (",1.0\n", ",nan\n", "cells.csv:2: not a cell"),
-        (",1.0\n", ",1;-1\n", "cells.csv:2: not a cell"),
-        (",0.5,", ",inf,", "cells.csv:2: not a cell"),
-        (",true,", ",False,", "'False' is none of true, false"),
+        (",1.0\n", ",nan\n", "cells.csv:2: values_s"),
+        (",1.0\n", ",1;-1\n", "cells.csv:2: values_s"),
+        (",0.5,", ",inf,", "cells.csv:2: dispersion_pct"),
+        (",true,", ",maybe,", "cells.csv:2: usable"),
         (",all,", ",1,", "lists tp1-usp4/few/1 twice"),
         (",all,", ",2,", "has no row of tp1-usp4/few for all windows"),
-        (",0.5,true,,1,1,1.0\n", "\n", "cells.csv:2: not a cell"),
+        (",0.5,true,,1,1,1.0\n", "\n", "cells.csv:2: has 6 fields"),
     ],
 )
 def test_a_wrong_cell_names_its_file(tmp_path: Path, before: str, after: str, message: str) -> None:
-    write_text(tmp_path / "cells.csv", ",".join(COLUMNS) + "\n" + _GOOD)
+    write_text(tmp_path / "cells.csv", ",".join(columns(Cell)) + "\n" + _GOOD)
     assert len(read_cells(tmp_path / "cells.csv")) == 2
-    write_text(tmp_path / "cells.csv", ",".join(COLUMNS) + "\n" + _GOOD.replace(before, after))
+    write_text(tmp_path / "cells.csv", ",".join(columns(Cell)) + "\n" + _GOOD.replace(before, after))
     with pytest.raises(InputError, match=message):
         read_cells(tmp_path / "cells.csv")

@@ -8,7 +8,8 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from night_results import FORM, contract, place, surroundings, write_session
+from measured import circumstances
+from night_results import FORM, contract, place, write_session
 
 from anchormatrix.history.export import COLUMNS, export_csv, export_parquet, prune
 from anchormatrix.history.listing import night_lines
@@ -17,7 +18,7 @@ from anchormatrix.history.query import median_step
 from anchormatrix.history.record import record_not_started, record_session
 from anchormatrix.history.reruns import rerun_rows, write_reruns
 from anchormatrix.history.store import History, open_history
-from anchormatrix.records.night import Outcome
+from anchormatrix.records.night import NightOutcome
 from anchormatrix.records.rerun import RerunCell
 
 
@@ -33,7 +34,7 @@ def test_a_cell_measured_again_shows_old_and_new_value_over_all_windows(tmp_path
         for window in (1, 2):
             again = write_session(
                 tmp_path, "2026-11-30", 2.2, window=window, generation=1, clock=f"0{window}:00:00",
-                circumstances=surroundings(temperature_c=65.0),
+                circumstances=circumstances(temperature_c=65.0),
             )  # fmt: skip
             record_session(history, again)
         few, anchor = rerun_rows(history)
@@ -96,7 +97,7 @@ def test_the_listing_names_what_each_night_was(tmp_path: Path) -> None:
         _two_nights(history, tmp_path)
         for night in ("2026-11-30", "2026-12-01"):
             begin(history, night, datetime(2026, 12, 1, 23), datetime(2026, 12, 2, 6))
-        end(history, "2026-11-30", datetime(2026, 12, 1), Outcome.FINE)
+        end(history, "2026-11-30", datetime(2026, 12, 1), NightOutcome.FINE)
         assert night_lines(history, 5) == [
             "2026-12-01  half-finished       no session  (no contract)",
             f"2026-11-30  fine                1 measured  ({contract().id})",

@@ -6,11 +6,11 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from night_results import FORM, contract, place, surroundings, write_session
+from measured import circumstances, session_record
+from night_results import FORM, contract, place, write_session
 
 from anchormatrix.errors import InputError
-from anchormatrix.history.circumstances import Circumstances, circumstances_from
-from anchormatrix.history.query import Series, circumstances_of, points_of, sessions_of_night
+from anchormatrix.history.query import Series, points_of, sessions_of_night, surroundings_at
 from anchormatrix.history.record import (
     record_beside,
     record_not_started,
@@ -18,6 +18,7 @@ from anchormatrix.history.record import (
     record_session,
 )
 from anchormatrix.history.store import open_history
+from anchormatrix.history.surroundings import Surroundings, surroundings_of
 from anchormatrix.store.files import read_json, write_json
 
 
@@ -129,19 +130,18 @@ def test_not_started_is_recorded_once_per_night(tmp_path: Path) -> None:
         assert history.connection.execute("SELECT count(*) FROM sessions").fetchone() == (1,)
 
 
-def test_circumstances_are_the_hottest_card_and_the_sick_ones() -> None:
-    assert circumstances_from(surroundings(61.0, 2.5, "Warning")) == Circumstances(
+def test_surroundings_are_the_hottest_card_and_the_sick_ones() -> None:
+    assert surroundings_of(session_record(circumstances=circumstances(61.0, 2.5, "Warning"))) == Surroundings(
         "card 1 Warning", 61.0, 0, 2.5, {"tool": "25.2.0"}
     )
 
 
-@pytest.mark.parametrize("given", [None, [], {"before": 3, "after": {"cards": "x"}, "load": float("nan")}])
-def test_missing_circumstances_are_unknown_not_wrong(given: object) -> None:
-    assert circumstances_from(given) == Circumstances("", None, 0, None, {})
+def test_missing_circumstances_are_unknown_not_wrong() -> None:
+    assert surroundings_of(session_record()) == Surroundings("", None, 0, None, {})
 
 
-def test_circumstances_come_back_as_recorded(tmp_path: Path) -> None:
-    path = write_session(tmp_path / "results", "2026-11-30", circumstances=surroundings(70.0))
+def test_surroundings_come_back_as_recorded(tmp_path: Path) -> None:
+    path = write_session(tmp_path / "results", "2026-11-30", circumstances=circumstances(70.0))
     with open_history(tmp_path / "h.sqlite") as history:
         record_session(history, path)
-        assert circumstances_of(history, [1]) == (Circumstances("OK", 70.0, 0, 1.0, {"tool": "25.2.0"}),)
+        assert surroundings_at(history, [1]) == (Surroundings("OK", 70.0, 0, 1.0, {"tool": "25.2.0"}),)

@@ -23,6 +23,7 @@ FLOORS = (
     {"measure"},
     {"attribution"},
     {"decide"},
+    {"offline"},
     {"report"},
     {"nightly"},
     {"cli"},

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchormatrix.measure.ramp import first_steady, spread_pct
+from anchormatrix.measure.ramp import first_steady
+from anchormatrix.records.cells import spread_pct
 
 
 def test_the_first_request_is_never_steady() -> None:

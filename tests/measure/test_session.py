@@ -10,21 +10,22 @@ from typing import Any
 
 import pytest
 from contracts import store_contract, with_facts
+from measured import smoke_record
 from serving_world import World, rig_of, small_settings, whole_host
 
-from anchormatrix.decide.cells import build_cells, read_session
+from anchormatrix.decide.cells import build_cells
 from anchormatrix.errors import BusyError, ContractError, HostError, LeaseError
 from anchormatrix.hosts.base import Completed
 from anchormatrix.measure import served
 from anchormatrix.measure.order import SessionOrder, planned_command, planned_requests
-from anchormatrix.measure.rows import Session, write_session
 from anchormatrix.measure.session import run_session
 from anchormatrix.measure.smoke_run import run_smoke
 from anchormatrix.records.contract import Contract, ContractList, GroupCondition, ListedContract
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.settings import Settings
+from anchormatrix.records.smoke import Finding, FindingKind
 from anchormatrix.store.codec import write_record
-from anchormatrix.store.files import write_json
+from anchormatrix.store.sessions import TimedSession, read_session, write_session
 
 FORM = parse_form("tp1-usp4")
 
@@ -39,30 +40,34 @@ def _the_log_is_never_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(served, "_LOG_LATE_S", 0.1)
 
 
-def measure(tmp_path: Path, settings: Settings | None = None, window: int = 2, **facts: Any) -> tuple[Session, World]:
+def measure(
+    tmp_path: Path, settings: Settings | None = None, window: int = 2, **facts: Any
+) -> tuple[TimedSession, World]:
     world = World(tmp_path, **facts)
-    return run_session(order(tmp_path, window), rig_of(world, settings)), world
+    return run_session(order(tmp_path, window), rig_of(world, settings)).timed, world
 
 
-def roles(session: Session) -> str:
-    return " ".join(f"{row.sent.role[0]}{row.sent.steps}" for row in session.rows)
+def roles(timed: TimedSession) -> str:
+    return " ".join(f"{row.role[0]}{row.steps}" for row in timed.requests)
 
 
 def test_warm_ups_until_steady_then_few_and_anchor_alternate(tmp_path: Path) -> None:
-    session, _ = measure(tmp_path)
+    timed, _ = measure(tmp_path)
+    session = timed.session
     assert (session.status, session.reason) == ("measured", "")
-    assert roles(session) == "r4 r4 r4 r4 m4 m10 m4 m10 m4 m10"
-    assert session.details["ramp"]["first_steady"] == 3
-    assert [row.step_s for row in session.rows[4:]] == [pytest.approx(3.0)] * 6
-    assert session.details["proof"]["ok"]
-    assert session.details["stop"]["how"] == "sigint"
-    assert session.details["findings"] == []
+    assert roles(timed) == "r4 r4 r4 r4 m4 m10 m4 m10 m4 m10"
+    assert session.ramp.first_steady == 3
+    assert [row.step_s for row in timed.requests[4:]] == [pytest.approx(3.0)] * 6
+    assert session.proof.ok
+    assert session.stop.how == "sigint"
+    assert session.findings == ()
 
 
 def test_its_files_are_read_back_as_cells(tmp_path: Path) -> None:
-    session, _ = measure(tmp_path)
+    finished = run_session(replace(order(tmp_path), generation=1), rig_of(World(tmp_path)))
     path = tmp_path / "w2" / "session.json"
-    write_session(session, path, {"generation": 1})
+    write_session(path, finished.timed, finished.log_text)
+    assert read_session(path) == finished.timed
     cells = build_cells([read_session(path)], repeats=3, dispersion_pct=3)
     assert [(cell.tier, cell.window, cell.step_s, cell.usable) for cell in cells] == [
         ("few", "2", 3.0, True), ("few", "all", 3.0, True), ("anchor", "2", 3.0, True), ("anchor", "all", 3.0, True),
@@ -76,18 +81,20 @@ def test_its_files_are_read_back_as_cells(tmp_path: Path) -> None:
 
 
 def test_a_ramp_that_never_settles_is_said_and_measured_all_the_same(tmp_path: Path) -> None:
-    session, _ = measure(tmp_path, ramp=(0.5, 0.6, 0.7, 0.8, 0.9, 1.0))
+    timed, _ = measure(tmp_path, ramp=(0.5, 0.6, 0.7, 0.8, 0.9, 1.0))
+    session = timed.session
     assert session.status == "measured"
-    assert session.details["ramp"]["steady"] is False
-    assert session.details["findings"][0]["kind"] == "ramp"
+    assert session.ramp.steady is False
+    assert session.findings[0].kind == "ramp"
 
 
 def test_the_first_window_captures_after_the_repeats(tmp_path: Path) -> None:
     settings = small_settings(capture={"enabled": True})
-    session, world = measure(tmp_path, settings, window=1)
-    capture = session.details["capture"]
-    assert (capture["status"], capture["request"], capture["files"]) == ("captured", 11, 1)
-    assert roles(session).endswith("m10 c1")
+    timed, world = measure(tmp_path, settings, window=1)
+    session = timed.session
+    capture = session.capture
+    assert (capture.status, capture.request, capture.files) == ("captured", 11, 1)
+    assert roles(timed).endswith("m10 c1")
     folder = tmp_path / "results" / session.contract / FORM.name / "capture"
     assert (folder / "rank0" / "kernel_details.csv").exists()
     assert json.loads((folder / "capture.json").read_text())["status"] == "captured"
@@ -96,41 +103,47 @@ def test_the_first_window_captures_after_the_repeats(tmp_path: Path) -> None:
 
 def test_a_capture_without_rows_is_empty(tmp_path: Path) -> None:
     settings = small_settings(capture={"enabled": True})
-    session, _ = measure(tmp_path, settings, window=1, profile="Name\n")
-    assert session.details["capture"]["status"] == "empty"
+    timed, _ = measure(tmp_path, settings, window=1, profile="Name\n")
+    session = timed.session
+    assert session.capture.status == "empty"
     assert not (tmp_path / "results" / session.contract / FORM.name / "capture").exists()
 
 
 def test_a_failed_capture_costs_no_measurement(tmp_path: Path) -> None:
     settings = small_settings(capture={"enabled": True})
-    session, _ = measure(tmp_path, settings, window=1, faults={11: "die"})
+    timed, _ = measure(tmp_path, settings, window=1, faults={11: "die"})
+    session = timed.session
     assert session.status == "measured"
-    assert session.details["capture"]["status"] == "failed"
+    assert session.capture.status == "failed"
 
 
 def test_a_capture_triggered_by_the_environment_lies_where_it_was_announced(tmp_path: Path) -> None:
     settings = small_settings(capture={"enabled": True, "trigger": "env"})
-    session, _ = measure(tmp_path, settings, window=1)
+    timed, _ = measure(tmp_path, settings, window=1)
+    session = timed.session
     assert session.env["VLLM_TORCH_PROFILER_REQUEST"] == "13"
-    assert [row.sent.role for row in session.rows].index("capture") == 12
+    assert [row.role for row in timed.requests].index("capture") == 12
 
 
 def test_a_repeat_whose_line_was_spoiled_is_sent_again(tmp_path: Path) -> None:
-    session, _ = measure(tmp_path, faults={6: "spoil"})
+    timed, _ = measure(tmp_path, faults={6: "spoil"})
+    session = timed.session
     assert session.status == "measured"
-    assert roles(session).endswith("m10 m4 m10 m10")
-    assert [row.status for row in session.rows].count("untimed") == 1
+    assert roles(timed).endswith("m10 m4 m10 m10")
+    assert [row.status for row in timed.requests].count("untimed") == 1
 
 
 def test_a_lost_answer_keeps_its_timing(tmp_path: Path) -> None:
-    session, _ = measure(tmp_path, faults={6: "lost"})
-    assert [row.status for row in session.rows].count("lost") == 1
-    assert session.details["log"]["lost_responses"] == 1
-    assert len([row for row in session.rows if row.sent.role == "measured" and row.step_s]) == 6
+    timed, _ = measure(tmp_path, faults={6: "lost"})
+    session = timed.session
+    assert [row.status for row in timed.requests].count("lost") == 1
+    assert session.log.lost_responses == 1
+    assert len([row for row in timed.requests if row.role == "measured" and row.step_s]) == 6
 
 
 def test_a_form_that_cannot_start_keeps_its_evidence(tmp_path: Path) -> None:
-    session, world = measure(tmp_path, start="oom")
+    timed, world = measure(tmp_path, start="oom")
+    session = timed.session
     assert session.status == "did_not_run"
     assert "out_of_memory" in session.reason
     assert any("OutOfMemoryError" in line for line in session.evidence)
@@ -138,13 +151,15 @@ def test_a_form_that_cannot_start_keeps_its_evidence(tmp_path: Path) -> None:
 
 
 def test_a_server_that_died_once_is_tried_again(tmp_path: Path) -> None:
-    session, world = measure(tmp_path, faults={6: "die"}, faulty_servers=1)
+    timed, world = measure(tmp_path, faults={6: "die"}, faulty_servers=1)
+    session = timed.session
     assert (session.status, world.servers) == ("measured", 2)
-    assert [item["status"] for item in session.tries] == ["did_not_run", "measured"]
+    assert [item.status for item in session.tries] == ["did_not_run", "measured"]
 
 
 def test_a_server_that_always_dies_did_not_run_through(tmp_path: Path) -> None:
-    session, world = measure(tmp_path, faults={6: "die"})
+    timed, world = measure(tmp_path, faults={6: "die"})
+    session = timed.session
     assert (session.status, world.servers) == ("did_not_run", 2)
     assert "request 6" in session.reason
     assert any("device lost" in line for line in session.evidence)
@@ -153,7 +168,7 @@ def test_a_server_that_always_dies_did_not_run_through(tmp_path: Path) -> None:
 def test_a_refused_form_is_not_started(tmp_path: Path) -> None:
     world = World(tmp_path)
     refused = replace(order(tmp_path), form=parse_form("tp1-usp4+mask4"))
-    session = run_session(refused, rig_of(world))
+    session = run_session(refused, rig_of(world)).session
     assert (session.status, world.servers) == ("did_not_run", 0)
     assert "masking" in session.reason
 
@@ -162,22 +177,25 @@ def test_a_refused_form_is_not_started(tmp_path: Path) -> None:
     ("facts", "words"), [({"ranks": 1}, "1 of 4 ranks"), ({"sp_size": 2}, "sp_size is 2, 4 asked")]
 )
 def test_a_form_that_did_not_take_effect_is_void(tmp_path: Path, facts: dict[str, int], words: str) -> None:
-    session, _ = measure(tmp_path, **facts)
+    timed, _ = measure(tmp_path, **facts)
+    session = timed.session
     assert session.status == "void"
     assert words in session.reason
 
 
 @pytest.mark.parametrize("start", ["ready", "exit"])
 def test_a_form_whose_own_check_fails_is_void_whether_or_not_it_is_served(tmp_path: Path, start: str) -> None:
-    session, _ = measure(tmp_path, distance="2.00e-02", start=start)
+    timed, _ = measure(tmp_path, distance="2.00e-02", start=start)
+    session = timed.session
     assert session.status == "void"
     assert "relative distance 2.00e-02, limit 1.00e-05" in session.reason
-    assert session.details["proof"]["check"]["ok"] is False
+    assert session.proof.check.ok is False
 
 
 def test_a_model_without_stage_times_is_unmeasurable_after_two_requests(tmp_path: Path) -> None:
-    session, _ = measure(tmp_path, stage_lines=False)
-    assert (session.status, len(session.rows)) == ("unmeasurable", 2)
+    timed, _ = measure(tmp_path, stage_lines=False)
+    session = timed.session
+    assert (session.status, len(timed.requests)) == ("unmeasurable", 2)
     assert "logs no stage times" in session.reason
 
 
@@ -204,19 +222,21 @@ def test_a_tenant_who_came_makes_the_session_contaminated_and_it_is_measured_aga
         return found
 
     object.__setattr__(rig.device, "read", leaves)
-    session = run_session(order(tmp_path), rig)
-    assert [item["status"] for item in session.tries] == ["contaminated", "measured"]
-    assert "intruder (pid 4242" in session.tries[0]["reason"]
+    session = run_session(order(tmp_path), rig).session
+    assert [item.status for item in session.tries] == ["contaminated", "measured"]
+    assert "intruder (pid 4242" in session.tries[0].reason
 
 
 def test_numbers_beside_a_tenant_are_void_when_he_stays(tmp_path: Path) -> None:
     settings = small_settings(health={"contaminated_tries": 1})
-    session, _ = measure(tmp_path, settings, tenant_after=range(1, 9))
+    timed, _ = measure(tmp_path, settings, tenant_after=range(1, 9))
+    session = timed.session
     assert session.status == "contaminated"
 
 
 def test_a_card_that_alarms_inside_the_session_voids_it(tmp_path: Path) -> None:
-    session, _ = measure(tmp_path, alarm_after=range(1, 9))
+    timed, _ = measure(tmp_path, alarm_after=range(1, 9))
+    session = timed.session
     assert (session.status, "card 1 says Alarm" in session.reason) == ("void", True)
 
 
@@ -238,7 +258,7 @@ def test_a_stale_contract_a_tenant_or_a_lease_stop_it_before_the_start(tmp_path:
 
 def smoked(tmp_path: Path, contract: Contract, step_s: float) -> Path:
     path = tmp_path / "results" / contract.id / "smoke.json"
-    write_json(path, {"status": "passed", "form": FORM.name, "step_s": step_s, "findings": [], "state": "fit"})
+    write_record(path, smoke_record(contract.id, step_s=step_s))
     return path
 
 
@@ -246,7 +266,7 @@ def test_a_residue_that_came_after_the_smoke_voids_the_numbers(tmp_path: Path) -
     world = World(tmp_path)
     contract = whole_host()
     smoke = smoked(tmp_path, contract, 0.3)
-    session = run_session(order(tmp_path), rig_of(world))
+    session = run_session(order(tmp_path), rig_of(world)).session
     assert session.status == "void"
     assert "10.0 times the smoke of these cards: the residue state" in session.reason
     with pytest.raises(ContractError, match="suspect"):
@@ -259,10 +279,10 @@ def test_a_killed_server_makes_the_cards_suspect_until_a_smoke_passes(tmp_path: 
     contract = whole_host()
     smoked(tmp_path, contract, 3.0)
     mark = tmp_path / "results" / contract.id / "suspect.json"
-    assert run_session(order(tmp_path), rig_of(world)).status == "measured"
+    assert run_session(order(tmp_path), rig_of(world)).session.status == "measured"
     assert mark.exists()
     world.stop_how, before = "sigint", world.servers
-    assert run_session(order(tmp_path), rig_of(world)).status == "measured"
+    assert run_session(order(tmp_path), rig_of(world)).session.status == "measured"
     assert (mark.exists(), world.servers - before) == (False, 2)
 
 
@@ -271,7 +291,7 @@ def test_cards_on_which_another_clone_had_to_kill_a_job_need_a_smoke_first(tmp_p
     smoked(tmp_path, whole_host(), 3.0)
     rig = rig_of(world)
     rig.host.killed.add(0)
-    assert run_session(order(tmp_path), rig).status == "measured"
+    assert run_session(order(tmp_path), rig).session.status == "measured"
     assert (rig.host.killed, world.servers) == (set(), 2)
 
 
@@ -290,18 +310,18 @@ def test_a_smoke_uses_the_first_form_that_runs(tmp_path: Path) -> None:
     forms = [parse_form("tp1-usp4+mask4"), FORM]
     smoke, stopped = run_smoke(contract, forms, rig, tmp_path / "results")
     assert (smoke.status, smoke.form, smoke.step_s) == ("unverified", FORM.name, pytest.approx(3.0 * 0.87))
-    assert smoke.details["tried"] == ["tp1-usp4+mask4", FORM.name]
+    assert smoke.tried == ("tp1-usp4+mask4", FORM.name)
     assert stopped is not None
 
 
-RESIDUE = {"status": "rejected", "findings": [{"kind": "residue", "text": "ten times slower"}], "state": "fit"}
+RESIDUE = Finding(FindingKind.RESIDUE, "ten times slower")
 
 
 def smoke_of_cards_0_and_1(results: Path, **smoke: str) -> str:
     """Store the smoke of a pair inside the host's four cards."""
     pair = with_facts(whole_host(), cards=(0, 1), links=(("X", "UB"), ("UB", "X")))
     store_contract(results, pair)
-    write_json(results / pair.id / "smoke.json", {**RESIDUE, **smoke})
+    write_record(results / pair.id / "smoke.json", smoke_record(pair.id, "rejected", findings=(RESIDUE,), **smoke))
     listed = ListedContract(**pair.facts, version=1, rank=0, reason="test", state=GroupCondition.FIT)
     write_record(results / "contracts.json", ContractList(contracts=(listed,)))
     return pair.id
@@ -324,9 +344,9 @@ def test_a_smoke_that_passes_on_its_own_keeps_a_group_with_such_cards(tmp_path: 
     assert smoke.status == "passed"
 
 
-@pytest.mark.parametrize(("stored", "night"), [({"state": "busy"}, None), ({"night": "2026-11-29"}, "2026-11-30")])
+@pytest.mark.parametrize(("stored", "night"), [({"state": "busy"}, ""), ({"night": "2026-11-29"}, "2026-11-30")])
 def test_a_residue_of_another_state_or_night_rejects_nothing(
-    tmp_path: Path, stored: dict[str, str], night: str | None
+    tmp_path: Path, stored: dict[str, str], night: str
 ) -> None:
     smoke_of_cards_0_and_1(tmp_path / "results", **stored)
     smoke, _ = run_smoke(whole_host(), [FORM], rig_of(World(tmp_path)), tmp_path / "results", night=night)

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 from contracts import contract_on, store_contract
+from measured import smoke_record, timed_session
 
 from anchormatrix.config.merge import DEFAULT_FILE, load_settings
 from anchormatrix.measure.expectation import comparable, expected_step
 from anchormatrix.measure.serverlog.parse import RankTiming, Request
-from anchormatrix.measure.smoke import Expectation, Smoke, judge_smoke
+from anchormatrix.measure.smoke import Expectation, SmokeJudgement, judge_smoke
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.settings import Settings, SmokeSettings
-from anchormatrix.store.files import write_json, write_text
+from anchormatrix.store.codec import write_record
+from anchormatrix.store.sessions import write_session
 
 LIMITS = SmokeSettings(
     steps=4, residue_factor=5, straggler_pct=10, first_step_pct=30, slope_pct=10, expected_step_s={8: 2.0}
@@ -35,69 +37,69 @@ def request(*ranks: tuple[float, ...], bars: tuple[tuple[int, int], ...] = ()) -
     return Request(0, 4, 4, "bar", fastest, None, None, None, timings, bars, "sent")
 
 
-def kinds(smoke: Smoke) -> list[str]:
+def kinds(smoke: SmokeJudgement) -> list[str]:
     return [finding.kind for finding in smoke.findings]
 
 
 def test_a_fast_even_group_passes() -> None:
-    smoke = judge_smoke("c", request((4.0,) * 4, (4.0,) * 4), HEALTHY, LIMITS)
+    smoke = judge_smoke(request((4.0,) * 4, (4.0,) * 4), HEALTHY, LIMITS)
     assert (smoke.status, smoke.findings, smoke.step_s) == ("passed", (), 4.0)
 
 
 def test_uniformly_ten_times_slower_is_the_residue_state() -> None:
-    smoke = judge_smoke("c", request((40.0,) * 4, (40.1,) * 4), HEALTHY, LIMITS)
+    smoke = judge_smoke(request((40.0,) * 4, (40.1,) * 4), HEALTHY, LIMITS)
     assert (smoke.status, kinds(smoke)) == ("rejected", ["residue"])
     assert smoke.findings[0].value == 10.0
 
 
 def test_slow_with_a_slope_is_not_the_residue_state() -> None:
-    smoke = judge_smoke("c", request((30.0, 35.0, 40.0, 45.0)), HEALTHY, LIMITS)
+    smoke = judge_smoke(request((30.0, 35.0, 40.0, 45.0)), HEALTHY, LIMITS)
     assert (smoke.status, kinds(smoke)) == ("rejected", ["thermal_slope", "too_slow"])
 
 
 def test_one_slow_rank_is_a_straggler_and_does_not_reject() -> None:
-    smoke = judge_smoke("c", request((4.0,) * 4, (5.0,) * 4, (4.0,) * 4), HEALTHY, LIMITS)
+    smoke = judge_smoke(request((4.0,) * 4, (5.0,) * 4, (4.0,) * 4), HEALTHY, LIMITS)
     assert (smoke.status, kinds(smoke)) == ("passed", ["straggler"])
     assert "rank 1" in smoke.findings[0].text
 
 
 def test_a_slow_first_step_is_warm_up() -> None:
-    assert kinds(judge_smoke("c", request((6.0, 4.0, 4.0, 4.0)), HEALTHY, LIMITS)) == ["slow_first_step"]
+    assert kinds(judge_smoke(request((6.0, 4.0, 4.0, 4.0)), HEALTHY, LIMITS)) == ["slow_first_step"]
 
 
 def test_a_rising_slope_is_thermal() -> None:
-    assert kinds(judge_smoke("c", request((4.0, 4.1, 4.4, 4.7)), HEALTHY, LIMITS)) == ["thermal_slope"]
+    assert kinds(judge_smoke(request((4.0, 4.1, 4.4, 4.7)), HEALTHY, LIMITS)) == ["thermal_slope"]
 
 
 def test_nothing_to_compare_with_is_unverified_not_passed() -> None:
-    smoke = judge_smoke("c", request((40.0,) * 4), None, LIMITS)
+    smoke = judge_smoke(request((40.0,) * 4), None, LIMITS)
     assert (smoke.status, kinds(smoke)) == ("unverified", ["unverified"])
 
 
 def test_a_slow_reference_is_said() -> None:
-    smoke = judge_smoke("c", request((4.0,) * 4), Expectation(40.0, "cards 4–7"), LIMITS)
+    smoke = judge_smoke(request((4.0,) * 4), Expectation(40.0, "cards 4–7"), LIMITS)
     assert (smoke.status, kinds(smoke)) == ("passed", ["reference_slow"])
 
 
 @pytest.mark.parametrize(("late", "status"), [(1, "rejected"), (0, "passed")])
 def test_a_warning_counts_when_its_own_rank_straggles(late: int, status: str) -> None:
     ranks = [(5.0,) * 4 if rank == late else (4.0,) * 4 for rank in range(3)]
-    smoke = judge_smoke("c", request(*ranks), HEALTHY, LIMITS, warned=[7], cards=[6, 7, 8])
+    smoke = judge_smoke(request(*ranks), HEALTHY, LIMITS, warned=[7], cards=[6, 7, 8])
     assert smoke.status == status
     assert ("warning_confirmed" in kinds(smoke)) == (late == 1)
 
 
 def test_a_bar_of_whole_seconds_shows_only_what_is_beyond_its_clock() -> None:
     slight = request((17.0,), bars=((1, 4), (2, 8), (3, 13), (4, 17)))
-    assert kinds(judge_smoke("c", slight, HEALTHY, LIMITS)) == []
+    assert kinds(judge_smoke(slight, HEALTHY, LIMITS)) == []
     steep = request((40.0,), bars=((1, 4), (2, 12), (3, 24), (4, 40)))
-    assert "thermal_slope" in kinds(judge_smoke("c", steep, Expectation(10.0, ""), LIMITS))
+    assert "thermal_slope" in kinds(judge_smoke(steep, Expectation(10.0, ""), LIMITS))
 
 
 def test_without_stage_lines_the_bar_tells_the_residue_state() -> None:
     slow = request(bars=((1, 40), (2, 80), (3, 120), (4, 160)))
-    assert kinds(judge_smoke("c", slow, HEALTHY, LIMITS)) == ["no_timing", "residue"]
-    silent = judge_smoke("c", request(), HEALTHY, LIMITS)
+    assert kinds(judge_smoke(slow, HEALTHY, LIMITS)) == ["no_timing", "residue"]
+    silent = judge_smoke(request(), HEALTHY, LIMITS)
     assert (silent.status, kinds(silent)) == ("unverified", ["no_timing"])
 
 
@@ -127,14 +129,11 @@ def test_expectations_come_in_order(tmp_path: Path, settings: Settings) -> None:
         2.0, "the bound in the configuration"
     )
     store_contract(tmp_path, other)
-    write_json(tmp_path / other.id / "smoke.json", {"status": "rejected", "form": "tp1-usp4", "step_s": 40.0})
+    write_record(tmp_path / other.id / "smoke.json", smoke_record(other.id, "rejected", step_s=40.0))
     assert expected() is None
-    write_json(tmp_path / other.id / "smoke.json", {"status": "passed", "form": "tp1-usp4", "step_s": 4.1})
+    write_record(tmp_path / other.id / "smoke.json", smoke_record(other.id, "passed", step_s=4.1))
     assert expected() == (4.1, "cards 4–7, a group of the same size and links")
-    folder = tmp_path / ours.id / "tp1-usp4" / "w1"
-    rows = "role,tier,step_s,iterations,denominator\nmeasured,few,4.2,4,bar\n"
-    write_text(folder / "requests.csv", rows)
-    facts = {"contract": ours.id, "form": "tp1-usp4", "window": 1, "status": "measured", "ramp": {"steady": True}}
-    write_json(folder / "session.json", facts)
+    path = tmp_path / ours.id / "tp1-usp4" / "w1" / "session.json"
+    write_session(path, timed_session("tp1-usp4", 1, {"few": [4.2]}, contract=ours.id))
     assert expected() == (4.2, "its own earlier runs")
     assert expected(history=4.3) == (4.3, "its own history")

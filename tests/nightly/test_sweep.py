@@ -19,7 +19,7 @@ from anchormatrix.history.nights import last_nights
 from anchormatrix.history.review import Review
 from anchormatrix.history.store import open_history
 from anchormatrix.nightly.sweep import Sweep, call_hook, run_night, run_workflow
-from anchormatrix.records.night import Outcome, Place
+from anchormatrix.records.night import NightOutcome, Place
 from anchormatrix.records.settings import HistorySettings, NightlySettings
 
 NIGHT = "2026-11-30"
@@ -44,7 +44,7 @@ class World:
     def history(self) -> Path:
         return self.results / "history.sqlite"
 
-    def run(self) -> tuple[Outcome, Review | None]:
+    def run(self) -> tuple[NightOutcome, Review | None]:
         configured = replace(
             settings(),
             history=HistorySettings(str(self.history), 400),
@@ -85,7 +85,7 @@ def test_a_quiet_night_is_fine_and_called_once(tmp_path: Path) -> None:
     world = _world(tmp_path)
     world.steps = [world.measure(FORM, "tp2-usp1")]
     outcome, review = world.run()
-    assert outcome is Outcome.FINE
+    assert outcome is NightOutcome.FINE
     assert world.calls == [()]
     assert world.published == [review]
     with open_history(world.history) as history:
@@ -96,12 +96,12 @@ def test_a_quiet_night_is_fine_and_called_once(tmp_path: Path) -> None:
 def test_what_failed_is_tried_again_and_no_more_than_allowed(tmp_path: Path) -> None:
     world = _world(tmp_path, retries=2)
     world.steps = [world.measure(FORM, code=1), world.measure("tp2-usp1")]
-    assert world.run()[0] is Outcome.FINE
+    assert world.run()[0] is NightOutcome.FINE
     assert len(world.calls) == 2
     world = _world(tmp_path / "other", retries=1)
     world.steps = [world.measure(FORM, code=1), world.measure(code=1)]
     outcome, review = world.run()
-    assert outcome is Outcome.COULD_NOT_MEASURE
+    assert outcome is NightOutcome.COULD_NOT_MEASURE
     assert review is not None
     assert [item.status for item in review.sessions] == ["measured", "not_started"]
 
@@ -112,7 +112,7 @@ def test_a_form_that_ran_before_is_measured_again_and_then_is_a_regression(tmp_p
     failed = world.measure("tp2-usp1", status="did_not_run", reason="killed")
     world.steps = [lambda: world.measure(FORM)() or failed(), failed]
     outcome, _ = world.run()
-    assert outcome is Outcome.REGRESSION
+    assert outcome is NightOutcome.REGRESSION
     assert world.calls == [(), [str(world.results / contract().id / "tp2-usp1" / "w1" / "session.json")]]
 
 
@@ -125,7 +125,7 @@ def test_results_that_a_killed_sweep_left_are_recorded_and_the_night_goes_on(tmp
         assert last_nights(history, 1)[0].outcome == ""
     write_session(world.results, NIGHT)
     world.steps, world.calls = [world.measure("tp2-usp1")], []
-    assert world.run()[0] is Outcome.FINE
+    assert world.run()[0] is NightOutcome.FINE
     assert "recorded 1 sessions that the history lacked" in world.said
     with open_history(world.history) as history:
         assert (last_nights(history, 1)[0].starts, last_nights(history, 1)[0].outcome) == (2, "fine")
@@ -134,7 +134,7 @@ def test_results_that_a_killed_sweep_left_are_recorded_and_the_night_goes_on(tmp
 def test_a_sweep_started_after_the_deadline_measures_nothing_and_says_so(tmp_path: Path) -> None:
     world = _world(tmp_path, now=datetime(2026, 12, 1, 9, 15))
     outcome, review = world.run()
-    assert outcome is Outcome.COULD_NOT_MEASURE
+    assert outcome is NightOutcome.COULD_NOT_MEASURE
     assert review is not None
     assert review.problem == "missed: started at 2026-12-01 09:15, after the deadline 2026-12-01 06:00"
     assert world.calls == []
@@ -148,7 +148,7 @@ def test_no_try_is_begun_after_the_deadline(tmp_path: Path) -> None:
         return 1
 
     world.steps = [late]
-    assert world.run()[0] is Outcome.COULD_NOT_MEASURE
+    assert world.run()[0] is NightOutcome.COULD_NOT_MEASURE
     assert len(world.calls) == 1
 
 
@@ -157,11 +157,11 @@ def test_a_second_sweep_at_once_ends_and_is_noted(tmp_path: Path) -> None:
 
     def second() -> int:
         world.steps.append(lambda: 0)
-        assert world.run() == (Outcome.COULD_NOT_MEASURE, None)
+        assert world.run() == (NightOutcome.COULD_NOT_MEASURE, None)
         return world.measure(FORM, "tp2-usp1")()
 
     world.steps = [second]
-    assert world.run()[0] is Outcome.FINE
+    assert world.run()[0] is NightOutcome.FINE
     with open_history(world.history) as history:
         (note,) = last_nights(history, 1)[0].notes
     assert "a second sweep was started and ended at once" in note
@@ -171,7 +171,7 @@ def test_a_host_that_cannot_be_read_is_a_night_that_could_not_measure(tmp_path: 
     world = _world(tmp_path, host_lost=True)
     world.steps = [lambda: 1, lambda: 1]
     outcome, review = world.run()
-    assert outcome is Outcome.COULD_NOT_MEASURE
+    assert outcome is NightOutcome.COULD_NOT_MEASURE
     assert review is not None
     assert review.problem == "the workflow ended with exit code 1 and measured nothing"
 
@@ -180,7 +180,7 @@ def test_a_failed_report_is_not_called_fine(tmp_path: Path) -> None:
     world = _world(tmp_path, retries=0)
     world.steps = [world.measure(FORM, "tp2-usp1", code=1)]
     outcome, review = world.run()
-    assert outcome is Outcome.COULD_NOT_MEASURE
+    assert outcome is NightOutcome.COULD_NOT_MEASURE
     assert review is not None
     assert "everything was measured, but the workflow ended with exit code 1" in review.problem
 
@@ -190,7 +190,7 @@ def test_a_damaged_history_is_moved_aside_and_filled_again(tmp_path: Path) -> No
     write_session(world.results, NIGHT)
     world.history.write_bytes(b"no database " * 100)
     world.steps = [world.measure("tp2-usp1")]
-    assert world.run()[0] is Outcome.FINE
+    assert world.run()[0] is NightOutcome.FINE
     assert any("a new history begins" in text for text in world.said)
 
 
@@ -217,7 +217,7 @@ def test_the_hook_is_told_the_outcome(tmp_path: Path) -> None:
 def test_a_hook_that_fails_changes_nothing_but_the_notes(tmp_path: Path, hook: tuple[str, ...], noted: str) -> None:
     world = _world(tmp_path, hook=hook)
     world.steps = [world.measure(FORM, "tp2-usp1")]
-    assert world.run()[0] is Outcome.FINE
+    assert world.run()[0] is NightOutcome.FINE
     with open_history(world.history) as history:
         assert noted in last_nights(history, 1)[0].notes[0]
 

@@ -11,9 +11,10 @@ from contracts import contract_on
 from run_plans import contract_plan
 
 from anchormatrix.config.merge import load_settings
-from anchormatrix.measure.rows import write_session
-from anchormatrix.planning.adaptive_run import order_of_session, skipped_session, to_judge
+from anchormatrix.decide.adaptive_judging import to_judge
+from anchormatrix.planning.adaptive_run import order_of_session, skipped_session
 from anchormatrix.planning.configured import adaptive_limits, candidates_of
+from anchormatrix.store.sessions import write_session
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACT = contract_on((0, 1, 2, 3))
@@ -60,7 +61,7 @@ def test_a_session_that_is_left_out_is_written_with_its_reason(settings, tmp_pat
             assert order_of_session(tmp_path, PLANNED, form, window, few).skip == ""
     order = replace(order_of_session(tmp_path, PLANNED, "tp1-usp4", 1, few), skip="enough windows are clean")
     path = tmp_path / CONTRACT.id / "tp1-usp4" / "w3" / "session.json"
-    write_session(skipped_session(CONTRACT, order), path)
+    write_session(path, skipped_session(CONTRACT, order))
     assert '"status": "skipped"' in path.read_text(encoding="utf-8")
     assert {p.name for p in path.parent.iterdir()} == {"session.json", "requests.csv", "server.log"}
 

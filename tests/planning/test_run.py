@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from host_states import blocks, live, state
+from measured import session_record, smoke_record
 
 from anchormatrix.errors import AnchorMatrixError, ConfigError
 from anchormatrix.hosts.owner import hold_results
@@ -16,7 +17,7 @@ from anchormatrix.planning import triggers as parameters
 from anchormatrix.planning.contracts import append_ledger
 from anchormatrix.planning.rerun import reference_of
 from anchormatrix.planning.run import prepare_run
-from anchormatrix.store.files import write_json
+from anchormatrix.store.codec import write_record
 
 HEALTHY = live(state(blocks([4, 4])))
 SICK = live(state(blocks([4, 4]), health={2: "Alarm"}))
@@ -40,7 +41,7 @@ def quad(run):
 
 def finish(run, contract, form, window, generation=0):
     path = run.results / contract / form / f"w{window}" / "session.json"
-    write_json(path, {"status": "measured", "generation": generation})
+    write_record(path, session_record(form, window, contract=contract, generation=generation))
 
 
 def test_the_second_window_runs_in_reverse_right_after_the_first(host, tmp_path):
@@ -120,9 +121,9 @@ def test_digests_follow_the_facts_and_not_the_readings(host, tmp_path):
 def test_a_rejecting_smoke_counts_only_for_the_state_it_was_made_in(host, tmp_path):
     run = plan(tmp_path)
     path = tmp_path / quad(run) / "smoke.json"
-    write_json(path, {"status": "rejected", "state": "busy"})
+    write_record(path, smoke_record(status="rejected", state="busy"))
     assert not run.smoke_rejects(quad(run))
-    write_json(path, {"status": "rejected", "state": "fit"})
+    write_record(path, smoke_record(status="rejected", state="fit"))
     assert run.smoke_rejects(quad(run))
 
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from host_states import blocks, live, state
+from measured import session_record, smoke_record
 
 from anchormatrix.planning import run as runplan
 from anchormatrix.planning.run import Run, prepare_run
-from anchormatrix.store.files import write_json
+from anchormatrix.records.smoke import Smoke
+from anchormatrix.store.codec import write_record
 
 SESSION = ("tp1-usp4", 1)
 
@@ -30,12 +32,15 @@ def _quad(run: Run) -> str:
 
 def _finish(run: Run, form: str, window: int, night: str) -> None:
     path = run.results / _quad(run) / form / f"w{window}" / "session.json"
-    write_json(path, {"status": "measured", "generation": 0, "night": night})
+    write_record(path, session_record(form, window, contract=_quad(run), night=night))
 
 
 def _smoke(run: Run, night: str) -> None:
-    values = {"status": "passed", "state": run.state_of(_quad(run)), "generation": 0, "night": night}
-    write_json(run.results / _quad(run) / "smoke.json", values)
+    write_record(run.results / _quad(run) / "smoke.json", _smoked(run, "passed", night))
+
+
+def _smoked(run: Run, status: str, night: str) -> Smoke:
+    return smoke_record(_quad(run), status, state=run.state_of(_quad(run)), night=night)
 
 
 def test_a_new_night_measures_everything_anew_under_the_same_contract(tmp_path: Path) -> None:
@@ -82,8 +87,7 @@ def test_the_file_that_asks_for_more_is_new_in_every_run(tmp_path: Path) -> None
 
 def test_the_sessions_of_a_night_are_those_of_the_first_groups_not_rejected(tmp_path: Path) -> None:
     run = _plan(tmp_path, night="2026-11-30")
-    values = {"status": "rejected", "state": run.state_of(_quad(run)), "generation": 0, "night": "2026-11-30"}
-    write_json(tmp_path / _quad(run) / "smoke.json", values)
+    write_record(tmp_path / _quad(run) / "smoke.json", _smoked(run, "rejected", "2026-11-30"))
     contracts = {place.contract for place in run.planned_sessions() if place.contract.startswith("c4-")}
     assert contracts == {run.plan.of_size(4)[1].id}
     assert {place.contract for place in run.progress.pending} >= contracts

@@ -15,7 +15,7 @@ from anchormatrix.history.query import sessions_of_night
 from anchormatrix.history.record import record_session
 from anchormatrix.history.store import open_history
 from anchormatrix.records.night import (
-    Outcome,
+    NightOutcome,
     Tonight,
     deadline_of,
     duration_words,
@@ -57,25 +57,25 @@ def test_a_night_that_is_no_date_is_refused() -> None:
 @pytest.mark.parametrize(
     ("sessions", "regressions", "problem", "outcome"),
     [
-        ([MEASURED], 0, "", Outcome.FINE),
-        ([MEASURED], 1, "", Outcome.REGRESSION),
-        ([MEASURED], 1, "the report failed", Outcome.REGRESSION),
-        ([MEASURED], 0, "the report failed", Outcome.COULD_NOT_MEASURE),
-        ([], 0, "", Outcome.COULD_NOT_MEASURE),
-        ([Tonight(place(), "did_not_run", "out of memory", True)], 0, "", Outcome.REGRESSION),
-        ([MEASURED, Tonight(place(), "did_not_run", "never ran", False)], 0, "", Outcome.FINE),
-        ([MEASURED, Tonight(place(), "skipped", "cannot win any more", True)], 0, "", Outcome.FINE),
-        ([MEASURED, Tonight(place(), "void", "no effect, as always", False)], 0, "", Outcome.FINE),
-        ([MEASURED, Tonight(place(), "contaminated", "a tenant", True)], 0, "", Outcome.COULD_NOT_MEASURE),
-        ([MEASURED, Tonight(place(), "not_started", "deadline", False)], 0, "", Outcome.COULD_NOT_MEASURE),
+        ([MEASURED], 0, "", NightOutcome.FINE),
+        ([MEASURED], 1, "", NightOutcome.REGRESSION),
+        ([MEASURED], 1, "the report failed", NightOutcome.REGRESSION),
+        ([MEASURED], 0, "the report failed", NightOutcome.COULD_NOT_MEASURE),
+        ([], 0, "", NightOutcome.COULD_NOT_MEASURE),
+        ([Tonight(place(), "did_not_run", "out of memory", True)], 0, "", NightOutcome.REGRESSION),
+        ([MEASURED, Tonight(place(), "did_not_run", "never ran", False)], 0, "", NightOutcome.FINE),
+        ([MEASURED, Tonight(place(), "skipped", "cannot win any more", True)], 0, "", NightOutcome.FINE),
+        ([MEASURED, Tonight(place(), "void", "no effect, as always", False)], 0, "", NightOutcome.FINE),
+        ([MEASURED, Tonight(place(), "contaminated", "a tenant", True)], 0, "", NightOutcome.COULD_NOT_MEASURE),
+        ([MEASURED, Tonight(place(), "not_started", "deadline", False)], 0, "", NightOutcome.COULD_NOT_MEASURE),
     ],
 )
-def test_outcomes(sessions: list[Tonight], regressions: int, problem: str, outcome: Outcome) -> None:
+def test_outcomes(sessions: list[Tonight], regressions: int, problem: str, outcome: NightOutcome) -> None:
     assert outcome_of(sessions, regressions, problem) is outcome
 
 
 def test_exit_codes_tell_a_scheduler_apart() -> None:
-    assert [outcome.exit_code for outcome in Outcome] == [0, 1, 3]
+    assert [outcome.exit_code for outcome in NightOutcome] == [0, 1, 3]
 
 
 def test_missed_nights_follow_the_usual_interval() -> None:

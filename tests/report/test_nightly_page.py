@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from night_results import FORM, contract, place, surroundings, write_session
+from measured import circumstances
+from night_results import FORM, contract, place, write_session
 from report_results import HOSTILE, settings
 
 from anchormatrix.history.nights import last_nights
 from anchormatrix.history.record import record_session
 from anchormatrix.history.review import Limits, Review, review_night
 from anchormatrix.history.store import History, open_history
-from anchormatrix.records.night import Outcome
+from anchormatrix.records.night import NightOutcome
 from anchormatrix.report.nightly_page import changes, opening, page
 
 LIMITS = Limits(3.0, 1.0)
@@ -31,11 +32,11 @@ def _page(history: History, review: Review) -> str:
 def test_a_regression_comes_first_with_the_circumstance_that_changed(tmp_path: Path) -> None:
     with open_history(tmp_path / "h.sqlite") as history:
         _history_of(history, tmp_path, NIGHTS)
-        hot = surroundings(temperature_c=71.0, tool="25.3.0")
+        hot = circumstances(temperature_c=71.0, tool="25.3.0")
         record_session(history, write_session(tmp_path, TONIGHT, 2.2, circumstances=hot))
         review = review_night(history, TONIGHT, [place()], LIMITS)
         text = _page(history, review)
-    assert review.outcome is Outcome.REGRESSION
+    assert review.outcome is NightOutcome.REGRESSION
     first = changes(review)[0]
     assert first.startswith("tp1-usp2 few on 2 cards is 9.7 % slower tonight (before 2.00")
     assert first.endswith("with it changed tool 25.2.0 → 25.3.0; hottest card 50 °C → 71 °C")
@@ -68,7 +69,7 @@ def test_a_new_contract_is_a_boundary_and_never_a_regression(tmp_path: Path) -> 
         record_session(history, write_session(tmp_path, TONIGHT, 3.0, of=new, version=2))
         review = review_night(history, TONIGHT, [place(of=new)], LIMITS)
         text = _page(history, review)
-    assert review.outcome is Outcome.FINE
+    assert review.outcome is NightOutcome.FINE
     (boundary,) = review.boundaries
     assert (boundary.night, boundary.before, boundary.after) == (TONIGHT, contract().id, new.id)
     assert boundary.changed == ("driver: 25.2.0 → 26.0.0",)
@@ -101,7 +102,7 @@ def test_a_form_that_no_longer_runs_is_a_regression(tmp_path: Path) -> None:
         _history_of(history, tmp_path, NIGHTS)
         record_session(history, write_session(tmp_path, TONIGHT, status="did_not_run", reason="out of memory"))
         review = review_night(history, TONIGHT, [place()], LIMITS)
-    assert review.outcome is Outcome.REGRESSION
+    assert review.outcome is NightOutcome.REGRESSION
     assert changes(review) == [f"tp1-usp2 window 1 of {contract().id} no longer runs through: out of memory"]
 
 
@@ -115,8 +116,8 @@ def test_missed_nights_are_listed(tmp_path: Path) -> None:
 def test_everything_from_outside_is_escaped(tmp_path: Path) -> None:
     with open_history(tmp_path / "h.sqlite") as history:
         _history_of(history, tmp_path, NIGHTS)
-        circumstances = surroundings(health=HOSTILE)
-        write = write_session(tmp_path, TONIGHT, 2.4, circumstances=circumstances)
+        hostile = circumstances(health=HOSTILE)
+        write = write_session(tmp_path, TONIGHT, 2.4, circumstances=hostile)
         record_session(history, write)
         lost = write_session(tmp_path, TONIGHT, window=2, status="void", reason=HOSTILE)
         record_session(history, lost)

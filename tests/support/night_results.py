@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from contracts import store_contract
+from measured import circumstances, timed_session
 
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.night import Place
-from anchormatrix.store.files import write_json, write_text
+from anchormatrix.store import sessions as files
 
 FORM = "tp1-usp2"
 
@@ -41,31 +42,16 @@ def write_session(
     folder = results / facts.id
     store_contract(results, facts, other.pop("version", 1))
     path = folder / form / f"w{window}" / "session.json"
-    lines = ["role,tier,step_s,iterations,denominator"]
-    lines += ["ramp,few,9.0,4,bar"]
-    lines += [f"measured,few,{step_s * (1 + w):.9f},4,bar" for w in wobble]
-    lines += [f"measured,anchor,{step_s * (1 + w) + 0.5:.9f},10,bar" for w in wobble]
-    write_text(path.with_name("requests.csv"), "\n".join(lines) + "\n")
-    write_json(
-        path,
-        {
-            "contract": facts.id, "form": form, "window": window, "status": "measured", "reason": "", "generation": 0,
-            "night": night, "started_at": f"{night}T{clock}+00:00", "finished_at": f"{night}T23:59:00+00:00",
-            "duration_s": 60.0, "ramp": {"steady": True}, "circumstances": surroundings(), **other,
-        },
-    )  # fmt: skip
+    values_s = {
+        "few": [round(step_s * (1 + w), 9) for w in wobble],
+        "anchor": [round(step_s * (1 + w) + 0.5, 9) for w in wobble],
+    }
+    known = {
+        "night": night, "started_at": f"{night}T{clock}+00:00", "finished_at": f"{night}T23:59:00+00:00",
+        "duration_s": 60.0, "circumstances": circumstances(),
+    }  # fmt: skip
+    files.write_session(path, timed_session(form, window, values_s, **{"contract": facts.id, **known, **other}))
     return path
-
-
-def surroundings(
-    temperature_c: float = 50.0, load: float = 1.0, health: str = "OK", tool: str = "25.2.0"
-) -> dict[str, Any]:
-    """The circumstances of a session."""
-    cards = [
-        {"id": card, "health": health if card == 1 else "OK", "temperature_c": temperature_c - card, "processes": []}
-        for card in (0, 1)
-    ]
-    return {"before": {"cards": cards}, "after": {"cards": cards}, "load": load, "versions": {"tool": tool}}
 
 
 def place(form: str = FORM, window: int = 1, of: Contract | None = None) -> Place:

@@ -9,12 +9,14 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from measured import timed_session
+
 from anchormatrix.config.merge import load_settings
-from anchormatrix.decide.cells import COLUMNS, SessionResult, build_cells
+from anchormatrix.decide.cells import build_cells, write_cells
 from anchormatrix.decide.verdict import judge
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.settings import Settings
-from anchormatrix.store.codec import plain
+from anchormatrix.store.codec import plain, write_record
 from anchormatrix.store.files import write_csv, write_json
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -197,15 +199,16 @@ def _write_measurements(
         }
         dead = form in failed
         status, reason = ("did_not_run", "crashed at start: out of memory" + text) if dead else ("measured", "")
-        sessions.append(SessionResult(one.id, form, window, status, reason, True, {} if dead else values, {}))
+        repeats = {} if dead else values
+        sessions.append(timed_session(form, window, repeats, status, contract=one.id, reason=reason))
         write_json(
             root / one.id / form / f"w{window}" / "session.json", _session(one, form, window, dead, reason, text)
         )
     matrix, limits = settings().matrix, settings().verdict
     cells = build_cells(sessions, repeats=3, dispersion_pct=limits.dispersion_pct)
-    write_csv(root / one.id / "cells.csv", COLUMNS, [cell.row() for cell in cells])
+    write_cells(root / one.id / "cells.csv", cells)
     verdict = judge(one.id, one.size, cells, sessions, forms=forms, windows=matrix.windows, limits=limits)
-    write_json(root / one.id / "verdict.json", verdict.as_dict())
+    write_record(root / one.id / "verdict.json", verdict)
 
 
 def _write_outputs(

@@ -17,7 +17,7 @@ from anchormatrix.measure.bandwidth.plan import (
     points_of,
     test_argv,
 )
-from anchormatrix.measure.circumstances import read_fit
+from anchormatrix.measure.live_cards import read_fit
 from anchormatrix.records.bandwidth import SizeSweep, SweepPoint
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.settings import Settings

@@ -3,53 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from math import inf, isfinite
-from typing import Any
 
 from anchormatrix.measure.serverlog.parse import ServeLog
-
-
-@dataclass(frozen=True)
-class Check:
-    """What the engine found of its own result before it served: the worst of ``ranks`` ranks that said so.
-
-    ``relative_distance`` is that of the form's result to the unsplit one (``None``: no finite number), ``limit`` the
-    engine's own tolerance.
-    """
-
-    ok: bool
-    what: str
-    relative_distance: float | None
-    limit: float
-    ranks: int
-
-    @property
-    def words(self) -> str:
-        """The check as a failure."""
-        distance = "no finite number" if self.relative_distance is None else f"{self.relative_distance:.2e}"
-        return f"the engine's own check fails ({self.what}): relative distance {distance}, limit {self.limit:.2e}"
-
-
-@dataclass(frozen=True)
-class Proof:
-    """Ranks and group sizes asked for and seen. ``unproven`` are sizes above 1 that this engine's log does not tell.
-
-    ``check`` is the engine's check of its own result, when it logs one.
-    """
-
-    ok: bool
-    ranks_expected: int
-    ranks_seen: int
-    groups_expected: Mapping[str, int]
-    groups_seen: Mapping[str, int | str]
-    failures: tuple[str, ...]
-    unproven: tuple[str, ...]
-    check: Check | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """The proof as ``session.json`` holds it."""
-        return asdict(self)
+from anchormatrix.records.session import Check, Proof
 
 
 def prove(log: ServeLog, expected: Mapping[str, int]) -> Proof:

@@ -1,10 +1,9 @@
-"""The live cards against a contract: still the same, still fit, still alone; and the circumstances a result carries."""
+"""The live cards of a contract: still the same, still fit, still alone; and what a session keeps of them."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from anchormatrix.devices.base import Device
 from anchormatrix.errors import BusyError, ContractError, HostError, InputError
@@ -12,6 +11,7 @@ from anchormatrix.hosts.base import Host
 from anchormatrix.planning.groups import show
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.host import Card, HostState
+from anchormatrix.records.session import SeenCard, SeenCards, SeenProcess
 from anchormatrix.records.settings import Settings
 
 _FIT = ("OK", "WARNING")
@@ -96,21 +96,21 @@ def tenants(cards: Iterable[int], state: HostState, own: Iterable[int], static_m
     return found
 
 
-def reading(cards: Iterable[int], state: HostState) -> dict[str, Any]:
-    """What a result keeps of its cards: health, memory, temperature, power, processes."""
-    return {
-        "cards": [
-            {
-                "id": card.id,
-                "health": card.health,
-                "hbm_used_mb": card.hbm_used_mb,
-                "temperature_c": card.temperature_c,
-                "power_w": card.power_w,
-                "processes": [{"pid": p.pid, "name": p.name, "memory_mb": p.memory_mb} for p in card.processes],
-            }
+def seen(cards: Iterable[int], state: HostState) -> SeenCards:
+    """What a session keeps of its cards."""
+    return SeenCards(
+        tuple(
+            SeenCard(
+                card.id,
+                card.health,
+                card.hbm_used_mb,
+                card.temperature_c,
+                card.power_w,
+                tuple(SeenProcess(process.pid, process.name, process.memory_mb) for process in card.processes),
+            )
             for card in (_card(state, card_id) for card_id in cards)
-        ]
-    }
+        )
+    )
 
 
 def _card(state: HostState, card_id: int) -> Card:

@@ -1,20 +1,20 @@
-"""What was true round a session: taken from its file, kept in the history, compared between sessions."""
+"""What the history keeps of the circumstances of a session, and how it differs between sessions."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+
+from anchormatrix.records.session import Session
 
 _WARMER_C = 5.0
 _LOAD_FACTOR, _LOAD_ROOM = 2.0, 1.0
 
 
 @dataclass(frozen=True)
-class Circumstances:
-    """What was true round a session. ``health`` is ``OK`` or names the cards that say otherwise.
+class Surroundings:
+    """What is kept of what was true round a session. ``health`` is ``OK`` or names the cards that say otherwise.
 
     ``temperature_c`` is the hottest card after the session; ``load`` the host's one-minute load average; ``tenants``
     how many processes were on the cards before it; ``versions`` whatever versions were read, by name.
@@ -27,23 +27,24 @@ class Circumstances:
     versions: Mapping[str, str]
 
 
-def circumstances_from(values: Any) -> Circumstances:
-    """Take what the history keeps from the ``circumstances`` of a ``session.json``; what is missing stays unknown."""
-    given = values if isinstance(values, Mapping) else {}
-    before, after = _cards(given.get("before")), _cards(given.get("after"))
-    sick = sorted({f"card {card.get('id')} {card.get('health')}" for card in (*before, *after) if not _fit(card)})
-    hot = [t for card in after or before if (t := number(card.get("temperature_c"))) is not None]
-    versions = given.get("versions")
-    return Circumstances(
+def surroundings_of(session: Session) -> Surroundings:
+    """What the history keeps of a session's circumstances; without any, everything is unknown."""
+    given = session.circumstances
+    if given is None:
+        return Surroundings("", None, 0, None, {})
+    before, after = given.before.cards, given.after.cards
+    sick = sorted({f"card {card.id} {card.health}" for card in (*before, *after) if card.health.upper() != "OK"})
+    hot = [card.temperature_c for card in after or before if card.temperature_c is not None]
+    return Surroundings(
         health=", ".join(sick) or ("OK" if before or after else ""),
         temperature_c=max(hot, default=None),
-        tenants=sum(len(card.get("processes") or ()) for card in before),
-        load=number(given.get("load")),
-        versions={str(k): str(v) for k, v in versions.items()} if isinstance(versions, Mapping) else {},
+        tenants=sum(len(card.processes) for card in before),
+        load=given.load,
+        versions=given.versions,
     )
 
 
-def changed_circumstances(before: Iterable[Circumstances], after: Iterable[Circumstances]) -> tuple[str, ...]:
+def changed_surroundings(before: Iterable[Surroundings], after: Iterable[Surroundings]) -> tuple[str, ...]:
     """What is different round the later sessions, as phrases; empty when nothing recorded is."""
     old, new = list(before), list(after)
     if not old or not new:
@@ -62,7 +63,7 @@ def changed_circumstances(before: Iterable[Circumstances], after: Iterable[Circu
     return tuple(found)
 
 
-def _numbers(old: Sequence[Circumstances], new: Sequence[Circumstances]) -> list[str]:
+def _numbers(old: Sequence[Surroundings], new: Sequence[Surroundings]) -> list[str]:
     found = []
     was, now = (_middle([item.temperature_c for item in side]) for side in (old, new))
     if was is not None and now is not None and abs(now - was) > _WARMER_C:
@@ -78,21 +79,6 @@ def _numbers(old: Sequence[Circumstances], new: Sequence[Circumstances]) -> list
 def _middle(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return median(known) if known else None
-
-
-def number(value: Any) -> float | None:
-    """A finite number as it stands in a file from outside, or nothing."""
-    usable = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if usable else None
-
-
-def _cards(reading: Any) -> list[Mapping[str, Any]]:
-    cards = reading.get("cards") if isinstance(reading, Mapping) else None
-    return [card for card in cards if isinstance(card, Mapping)] if isinstance(cards, list) else []
-
-
-def _fit(card: Mapping[str, Any]) -> bool:
-    return str(card.get("health", "OK")).upper() == "OK"
 
 
 def _joined(texts: Iterable[str]) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from anchormatrix.decide.verdict import Verdict
-from anchormatrix.measure.offline import Reading, ReadLog
+from anchormatrix.offline.reading import Reading, ReadLog
+from anchormatrix.records.verdict import Verdict
 
 
 def evidence_markdown(reading: Reading, tiers: dict[str, int]) -> str:

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
-from anchormatrix.measure import circumstances
+from anchormatrix.measure import live_cards
 from anchormatrix.measure.expectation import smoked_step
 from anchormatrix.measure.order import SessionOrder
 from anchormatrix.measure.ramp import first_steady
 from anchormatrix.measure.rows import Row
 from anchormatrix.measure.served import DidNotRunError
 from anchormatrix.measure.serverlog.parse import ServeLog
-from anchormatrix.measure.serverlog.proof import Proof
 from anchormatrix.records.host import HostState
+from anchormatrix.records.requests import Role
+from anchormatrix.records.session import Proof, Ramp, Remark, SessionStatus
 from anchormatrix.records.settings import FEW, Settings
 
 _CLOSURE_LIMIT_PCT = 5.0
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Judgement:
     """``status`` and ``reason`` of a session. ``by_chance``: a second try may end otherwise; ``suspect``: why its cards
     must pass a smoke before anything else runs on them."""
 
-    status: str
+    status: SessionStatus
     reason: str = ""
     by_chance: bool = False
     suspect: str = ""
 
 
-def outcome_of(
+def judge_session(
     order: SessionOrder,
     settings: Settings,
     *,
@@ -42,31 +42,32 @@ def outcome_of(
     proof: Proof,
     after: HostState,
     own_pids: frozenset[int],
-) -> Outcome:
-    """Decide what a session is. Tenants and sick cards come first: they may be why a form did not run through."""
+) -> Judgement:
+    """Judge a session. Tenants and sick cards come first: they may be why a form did not run through."""
     cards, contract = order.contract.cards, order.contract
-    others = circumstances.tenants(cards, after, own_pids, settings.health.static_memory_mb)
+    others = live_cards.tenants(cards, after, own_pids, settings.health.static_memory_mb)
     if others:
-        return Outcome("contaminated", f"somebody else came while it was measured: {'; '.join(others)}")
-    sick = [*circumstances.unfit(cards, after), *circumstances.changed(contract, after)]
+        return Judgement(SessionStatus.CONTAMINATED, f"somebody else came while it was measured: {'; '.join(others)}")
+    sick = [*live_cards.unfit(cards, after), *live_cards.changed(contract, after)]
     if sick:
-        return Outcome("void", f"after the session: {'; '.join(sick)}")
+        return Judgement(SessionStatus.VOID, f"after the session: {'; '.join(sick)}")
     if proof.check is not None and not proof.check.ok:  # whether or not the engine refused to serve such a form
-        return Outcome("void", f"the form computes something else: {proof.check.words}")
+        return Judgement(SessionStatus.VOID, f"the form computes something else: {proof.check.words}")
     timed = sum(row.step_s is not None for row in rows)
     if failure is not None:
         by_chance = failure.cause == "port" or (timed > 0 and failure.cause != "out_of_memory")
         killed = f"{order.form.name} was killed while it ran" if failure.cause == "killed" else ""
-        return Outcome("did_not_run", str(failure), by_chance, killed)
+        return Judgement(SessionStatus.DID_NOT_RUN, str(failure), by_chance, killed)
     if not log.stage_lines:
         reason = "the server logs no stage times, although its pipeline profiler is on: this model cannot be measured"
-        return Outcome("unmeasurable", reason)
+        return Judgement(SessionStatus.UNMEASURABLE, reason)
     if not proof.ok:
-        return Outcome("void", f"the form did not take effect: {'; '.join(proof.failures)}")
+        return Judgement(SessionStatus.VOID, f"the form did not take effect: {'; '.join(proof.failures)}")
     if len(rows) > 1 and not any(row.step_s for row in rows[-2:]):
-        return Outcome("unmeasurable", f"the log stops: nothing was timed after request {timed}", by_chance=True)
+        reason = f"the log stops: nothing was timed after request {timed}"
+        return Judgement(SessionStatus.UNMEASURABLE, reason, by_chance=True)
     slow = _slower_than_smoke(order, rows, settings.smoke.residue_factor)
-    return Outcome("void", slow, suspect=slow) if slow else Outcome("measured")
+    return Judgement(SessionStatus.VOID, slow, suspect=slow) if slow else Judgement(SessionStatus.MEASURED)
 
 
 def _slower_than_smoke(order: SessionOrder, rows: Sequence[Row], factor: float) -> str:
@@ -79,35 +80,31 @@ def _slower_than_smoke(order: SessionOrder, rows: Sequence[Row], factor: float) 
     return f"a step takes {step_s:.3g} s, {step_s / smoked:.1f} times the smoke of these cards: the residue state"
 
 
-def ramp_of(warmups: Sequence[float], rows: Sequence[Row], steady_pct: float) -> dict[str, Any]:
-    """Whether the steady state was reached before the repeats, and still held in them.
-
-    ``warmups`` are the step times of the excluded requests; ``first_steady`` counts requests from 1.
-    """
-    start, requests = first_steady(warmups, steady_pct), sum(row.sent.role == "ramp" for row in rows)
+def ramp_of(warmups: Sequence[float], rows: Sequence[Row], steady_pct: float) -> Ramp:
+    """The ramp of a session; ``warmups`` are the step times of the excluded requests."""
+    start, requests = first_steady(warmups, steady_pct), sum(row.sent.role is Role.RAMP for row in rows)
     if start is None:
         why = f"no two neighbours of {requests} requests agreed to {steady_pct:g} % up to the last"
-        return {"requests": requests, "first_steady": None, "steady": False, "why": why}
-    repeats = [row.step_s for row in rows if row.sent.role == "measured" and row.sent.tier == FEW and row.step_s]
+        return Ramp(requests, None, False, why)
+    repeats = [row.step_s for row in rows if row.sent.role is Role.MEASURED and row.sent.tier == FEW and row.step_s]
     moved = (median(repeats) / median(warmups[start:]) - 1) * 100 if repeats else 0.0
     steady, why = moved <= steady_pct, f"from request {start + 1} on neighbours agree to {steady_pct:g} %"
     if not steady:
         why += f", but the repeats are {moved:.1f} % slower: the ramp went on"
-    return {"requests": requests, "first_steady": start + 1, "steady": steady, "why": why}
+    return Ramp(requests, start + 1, steady, why)
 
 
-def findings(rows: Sequence[Row], ramp: Mapping[str, Any], closure: float | None, proof: Proof) -> list[dict[str, str]]:
+def remarks(rows: Sequence[Row], ramp: Ramp, closure: float | None, proof: Proof) -> tuple[Remark, ...]:
     """What a reader must know of a measured session beside its numbers."""
     found = []
     for steps in sorted({row.sent.steps for row in rows}):
         prints = {row.sent.response.fingerprint for row in rows if row.sent.steps == steps} - {None}
         if len(prints) > 1:
             text = f"{len(prints)} different outputs for {steps} steps with the same seed"
-            found.append({"kind": "output_differs", "text": text})
-    if not ramp["steady"]:
-        found.append({"kind": "ramp", "text": ramp["why"]})
+            found.append(Remark("output_differs", text))
+    if not ramp.steady:
+        found.append(Remark("ramp", ramp.why))
     if closure is not None and closure > _CLOSURE_LIMIT_PCT:
         text = f"forward differs from diffuse + decode + encode by {closure:.1f} %"
-        found.append({"kind": "closure", "text": text})
-    found += [{"kind": "unproven", "text": text} for text in proof.unproven]
-    return found
+        found.append(Remark("closure", text))
+    return (*found, *(Remark("unproven", text) for text in proof.unproven))

@@ -12,16 +12,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anchormatrix.decide.cells import Cell, SessionResult, build_cells
-from anchormatrix.decide.verdict import Verdict, judge
+from anchormatrix.decide.cells import build_cells
+from anchormatrix.decide.verdict import judge
 from anchormatrix.engines.serving import startup_failure
 from anchormatrix.engines.vllm_omni import expected_groups
 from anchormatrix.errors import ConfigError, InputError
 from anchormatrix.measure.ramp import first_steady
 from anchormatrix.measure.serverlog.parse import Request, ServeLog, closure_pct, parse_serve_log
 from anchormatrix.measure.serverlog.proof import prove
+from anchormatrix.records.cells import Cell
 from anchormatrix.records.form import Form, parse_form
+from anchormatrix.records.requests import RequestRow, RequestStatus, Role
+from anchormatrix.records.session import Ramp, Session, SessionStatus
 from anchormatrix.records.settings import Settings
+from anchormatrix.records.verdict import Verdict
+from anchormatrix.store.codec import plain
+from anchormatrix.store.sessions import TimedSession
 
 _SUFFIX = "_serve.log"
 _WINDOW = re.compile(r"^(.+)_w(\d{1,3})$", re.ASCII)
@@ -34,7 +40,12 @@ class ReadLog:
     path: Path
     log: ServeLog
     first_steady: int | None
-    session: SessionResult
+    timed: TimedSession
+
+    @property
+    def session(self) -> Session:
+        """The session's record."""
+        return self.timed.session
 
 
 @dataclass(frozen=True)
@@ -77,21 +88,21 @@ def read_logs(folder: Path, tiers: Mapping[str, int], settings: Settings) -> Rea
         raise InputError(f"no *{_SUFFIX} here", where=str(folder), expected="one serving log per form")
     logs = tuple(_read(path, tiers, settings) for path in paths)
     cells = build_cells(
-        [item.session for item in logs],
+        [item.timed for item in logs],
         repeats=settings.matrix.repeats,
         dispersion_pct=settings.verdict.dispersion_pct,
     )
     verdicts = []
     for contract in dict.fromkeys(item.session.contract for item in logs):
-        sessions = [item.session for item in logs if item.session.contract == contract]
+        sessions = [item.timed for item in logs if item.session.contract == contract]
         verdicts.append(
             judge(
                 contract,
                 int(contract.rpartition("-")[2]),
                 [cell for cell in cells if cell.contract == contract],
                 sessions,
-                forms=list(dict.fromkeys(session.form for session in sessions)),
-                windows=max(session.window for session in sessions),
+                forms=list(dict.fromkeys(timed.session.form for timed in sessions)),
+                windows=max(timed.session.window for timed in sessions),
                 limits=settings.verdict,
             )
         )
@@ -116,32 +127,54 @@ def _read(path: Path, tiers: Mapping[str, int], settings: Settings) -> ReadLog:
     )
     repeats = timed[1 if start is None else start :]
     status, reason = _status(text, log, form, [r for r in repeats if r.steps in tiers.values()])
-    values = {tier: [r for r in repeats if r.steps == steps] for tier, steps in tiers.items()}
-    session = SessionResult(
+    session = Session(
         contract=f"ranks-{form.cards if form else max(1, len(log.ranks))}",
         form=form.name if form else label,
         window=window,
         status=status,
         reason=reason,
-        steady=start is not None,
-        values_s={tier: tuple(r.step_s for r in found if r.step_s is not None) for tier, found in values.items()},
-        denominators={tier: tuple((r.denominator, r.iterations) for r in found) for tier, found in values.items()},
+        evidence=(),
+        command=(),
+        env={},
+        ramp=Ramp(len(timed) - len(repeats), start, start is not None, ""),
+        tries=(),
+        generation=0,
+        night="",
     )
-    return ReadLog(path, log, None if start is None else timed[start].index, session)
+    names = {steps: tier for tier, steps in tiers.items()}
+    rows = tuple(_row(request, names[request.steps]) for request in repeats if request.steps in names)
+    return ReadLog(path, log, None if start is None else timed[start].index, TimedSession(session, rows))
 
 
-def _status(text: str, log: ServeLog, form: Form | None, repeats: Sequence[Request]) -> tuple[str, str]:
+def _row(request: Request, tier: str) -> RequestRow:
+    """A repeat as a row of a session's requests; nobody saw it being sent."""
+    return RequestRow(
+        request=request.index + 1,
+        role=Role.MEASURED,
+        tier=tier,
+        steps=request.steps,
+        iterations=request.iterations,
+        denominator=request.denominator,
+        step_s=request.step_s,
+        ranks=len(request.ranks),
+        status=RequestStatus.OK,
+        latency_s=0.0,
+        sent_s=0.0,
+    )
+
+
+def _status(text: str, log: ServeLog, form: Form | None, repeats: Sequence[Request]) -> tuple[SessionStatus, str]:
     if not log.requests:
         failure = startup_failure(text, exited=True)
-        return "did_not_run", f"{failure.cause}: {failure.line}" if failure else "the log holds no request"
+        return SessionStatus.DID_NOT_RUN, f"{failure.cause}: {failure.line}" if failure else "the log holds no request"
     if not log.stage_lines:
-        return "unmeasurable", "the server logs no stage times"
+        return SessionStatus.UNMEASURABLE, "the server logs no stage times"
     proof = prove(log, expected_groups(form)) if form else None
     if proof and not proof.ok:
-        return "void", f"the form did not take effect: {'; '.join(proof.failures)}"
+        return SessionStatus.VOID, f"the form did not take effect: {'; '.join(proof.failures)}"
     if not repeats:
-        return "unmeasurable", "no whole request of either tier after the first"
-    return "measured", ""
+        return SessionStatus.UNMEASURABLE, "no whole request of either tier after the first"
+    return SessionStatus.MEASURED, ""
 
 
 def _form(label: str) -> Form | None:
@@ -152,7 +185,8 @@ def _form(label: str) -> Form | None:
 
 
 def _flat(verdict: Verdict) -> dict[str, Any]:
-    values = verdict.as_dict()
+    values = plain(verdict)
+    del values["schema"]
     for key in ("order_few", "order_anchor"):
         values[key] = [form for group in values[key] for form in group]
     return values

@@ -1,0 +1,1 @@
+"""Serving logs that somebody else made: the same requests, cells and verdict, without a device."""

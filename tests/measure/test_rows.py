@@ -1,0 +1,23 @@
+"""Requests sent are paired with requests logged, whatever lines the log lost."""
+
+from __future__ import annotations
+
+from serving_logs import STAGE, sampling
+
+from anchormatrix.engines.serving import Response
+from anchormatrix.measure.rows import aligned
+from anchormatrix.measure.served import Sent
+from anchormatrix.measure.serverlog.parse import parse_serve_log
+from anchormatrix.records.requests import RequestStatus, Role
+
+
+def test_a_lost_sampling_line_leaves_its_request_untimed_and_shifts_nothing() -> None:
+    sent = [Sent(Role.MEASURED, "", steps, 0.0, Response(RequestStatus.OK, 1.0)) for steps in (4, 10, 4, 10)]
+    whole = [sampling(steps) + f"{STAGE} {steps * 2.0}s\n" for steps in (4, 10, 4, 10)]
+    for lost in range(4):
+        text = "".join(part.split("\n", 1)[1] if n == lost else part for n, part in enumerate(whole))
+        rows = aligned(sent, parse_serve_log(text).requests)
+        timed = [row.step_s for row in rows]
+        assert timed[lost] is None
+        assert all(step_s in (None, 2.0) for step_s in timed)
+        assert sum(step_s is None for step_s in timed) <= 2
