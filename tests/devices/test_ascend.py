@@ -8,15 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anchormatrix.devices.ascend import (
-    AscendDevice,
-    logic_ids,
-    parse_info,
-    parse_map,
-    parse_proc_mem,
-    parse_topology,
-    tool_version,
-)
+from anchormatrix.devices.ascend import AscendDevice
+from anchormatrix.devices.ascend_ids import logic_ids, parse_map
+from anchormatrix.devices.ascend_info import parse_info, tool_version
+from anchormatrix.devices.ascend_topology import parse_topology
 from anchormatrix.errors import InputError
 from anchormatrix.hosts.base import Completed
 from anchormatrix.records.host import CardProcess
@@ -279,18 +274,6 @@ def test_a_damaged_map_is_an_error(text: str):
         parse_map(text)
 
 
-def test_process_memory_by_chip():
-    text = (
-        "\tNPU ID                         : 3\n"
-        "\tProcess id:3229095 Process name:                  Process memory(MB):48208\n"
-        "\tProcess id:3229096 Process name:python            Process memory(MB):7\n"
-        "\tChip ID                        : 0\n\tNo process in device.\n\tChip ID                        : 1\n"
-    )
-    assert parse_proc_mem(text) == {0: (CardProcess(3229095, "", 48208), CardProcess(3229096, "python", 7)), 1: ()}
-    with pytest.raises(InputError, match="stops before the chip is named"):
-        parse_proc_mem("\tNo process in device.\n")
-
-
 # --- the device -----------------------------------------------------------------------------------------------------
 
 
@@ -351,7 +334,7 @@ def test_a_line_repeated_anywhere_never_changes_a_reading_silently(sample, sourc
 
 
 @settings(deadline=None)
-@given(st.sampled_from([parse_info, parse_topology, parse_map, parse_proc_mem]), st.text())
+@given(st.sampled_from([parse_info, parse_topology, parse_map]), st.text())
 def test_garbage_is_always_an_input_error(parse, text):
     with pytest.raises(InputError):
         parse(text)
@@ -463,7 +446,3 @@ def test_captured_id_map():
     assert [(chip.npu, chip.chip, chip.logic, chip.physical) for chip in chips] == [
         (card // 2, card % 2, card, card) for card in range(16)
     ]
-
-
-def test_captured_process_memory():
-    assert parse_proc_mem(capture("proc-mem-idle.txt")) == {0: ()}
