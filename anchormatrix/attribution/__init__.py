@@ -1,1 +1,1 @@
-"""From a kernel table to where the time of a step goes. One module per question; tables in, tables out."""
+"""The attribution of a step: where its time goes. One module per question; tables in, tables out."""

@@ -1,4 +1,4 @@
-"""Where the compute stream waits: its gaps, and three tests that only mean something together.
+"""The gaps of the compute stream: where it waits, by three tests that only mean something together.
 
 1. *exposed family*: how much of each family's time lies in the gaps;
 2. *release*: a gap in which a collective ran and that ends when some collective ends waited for it. That a

@@ -1,4 +1,4 @@
-"""Which collective is it: calls and times by (family, communicator), reconciliation, concurrency, stream purity."""
+"""The collectives of a step: calls and times by (family, communicator), reconciliation, concurrency, stream purity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Did the form take effect? Proof by what was counted in the capture, never by a line that says "enabled"."""
+"""Proof that a form took effect: by what was counted in the capture, never by a line that says "enabled"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an analysis has to say beyond its numbers."""
+"""The findings of an analysis: what it has to say beyond its numbers."""
 
 from __future__ import annotations
 

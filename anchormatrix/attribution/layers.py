@@ -1,4 +1,4 @@
-"""Which part of a layer a collective serves, and which one carries an attention kernel's own input.
+"""The place of collectives in a layer: which part each serves, and which one carries an attention kernel's own input.
 
 The names of collectives do not say it, so it is counted: each layer makes the same calls in the same order. A count
 that does not divide is refused, never rounded. With chunked masking there are two orders, and only the times tell them:

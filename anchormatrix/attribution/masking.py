@@ -1,4 +1,4 @@
-"""How much of a family's communication compute can hide at best, how much it did hide, and what that says."""
+"""The masking bound: how much of a family's communication compute can hide, how much it did hide, what that says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where relative paths of the configuration start: the project's folder, wherever a command is called from."""
+"""The project's folder: where relative paths of the configuration start, wherever a command is called from."""
 
 from __future__ import annotations
 

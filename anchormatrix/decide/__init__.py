@@ -1,1 +1,1 @@
-"""From numbers to a decision: cells, verdict, gates, conclusion."""
+"""The decision, from numbers: cells, verdict, gates, conclusion."""

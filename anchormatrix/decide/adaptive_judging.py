@@ -1,4 +1,4 @@
-"""What the verdict of a contract is made of: every session under the full design, else those of the contenders."""
+"""The sessions that a verdict is made of: all under the full design, else those of the contenders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From everything stored of one contract to its seven gates and its decision: the one path every command takes."""
+"""The judgement of a contract: its seven gates and decision, by the one path that every command takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is one cell faster than another? Only when they differ by more than the noise floor of the pair."""
+"""The comparison of two cells: one is faster only when they differ by more than the noise floor of the pair."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All contracts of a run to one decision: sizes, scaling between them, and whether older decisions must be verified."""
+"""The decision over all contracts: sizes, scaling between them, and whether older decisions must be verified."""
 
 from __future__ import annotations
 

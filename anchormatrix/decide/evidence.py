@@ -1,4 +1,4 @@
-"""What was measured of the forms of one contract, gathered from the stored results into values the gates read."""
+"""The evidence of a contract's forms: what was measured, gathered from stored results into values the gates read."""
 
 from __future__ import annotations
 

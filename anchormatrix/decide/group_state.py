@@ -1,4 +1,4 @@
-"""What the smokes say of a contract's cards, as far as a decision on them depends on it."""
+"""The state of a contract's cards by their smokes, as far as a decision on them depends on it."""
 
 from __future__ import annotations
 

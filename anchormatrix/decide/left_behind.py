@@ -1,4 +1,4 @@
-"""What of a contract's results belongs to the plan in effect, and what an earlier one left behind.
+"""The results of a contract that belong to the plan in effect, and those that an earlier one left behind.
 
 A form taken out of the matrix keeps its folder, and a night later nobody remembers it: it takes no part in a decision
 it was not asked for, but one that was faster than the winner is named.

@@ -1,4 +1,4 @@
-"""When a stored decision must be verified again at higher steps: each trigger tested against what is stored now."""
+"""The triggers by which a stored decision must be verified again, each tested against what is stored now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a contract is stored: what its gates, its decision and its triggers rest on."""
+"""The stored state of a contract: what its gates, its decision and its triggers rest on."""
 
 from __future__ import annotations
 

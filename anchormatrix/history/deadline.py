@@ -1,4 +1,4 @@
-"""May a session of a nightly sweep still start? Judged from what such sessions took, and recorded when it may not."""
+"""The deadline of a nightly sweep: which session may still start, by what such sessions took; recorded when not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast a group was by history, for those who must judge whether it still is."""
+"""The speed of a group by history, for those who must judge whether it still is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a run is: which session this is, what comes next, and the time left judged from history."""
+"""The progress of a run: which session this is, what comes next, and the time left judged from history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading the history: series over nights, sessions of a night, durations, cells measured again."""
+"""Queries of the history: series over nights, sessions of a night, durations, cells measured again."""
 
 from __future__ import annotations
 

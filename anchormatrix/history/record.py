@@ -1,4 +1,4 @@
-"""Writing to the history: one transaction per session, and the same session twice is one row."""
+"""Records into the history: one transaction per session, and the same session twice is one row."""
 
 from __future__ import annotations
 

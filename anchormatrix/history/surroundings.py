@@ -1,4 +1,4 @@
-"""What the history keeps of the circumstances of a session, and how it differs between sessions."""
+"""The circumstances of a session as the history keeps them, and how they differ between sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Has a series changed? Regressions and improvements over nights, called only beyond noise.
+"""The changes of a series: regressions and improvements over nights, called only beyond noise.
 
 The nights of one series under one contract are replayed in order. Tonight is compared with the level so far: for the
 last k = 1, 2, 3 and 7 nights, the mean of ln(step time) of these k against that of the level's other nights (at most

@@ -1,4 +1,4 @@
-"""Where a session's capture goes, and what is said of one that failed, is empty or fell on the ramp."""
+"""The capture of a session: where it goes, and what is said of one that failed, is empty or fell on the ramp."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast a group should be: its own history, another group like it on the same host, a bound in the configuration."""
+"""The expected speed of a group: its own history, another group like it on the same host, a configured bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session amounts to: its status and why, whether the ramp had settled, and what a reader must know."""
+"""The judgement of a session: its status and why, whether the ramp had settled, and what a reader must know."""
 
 from __future__ import annotations
 

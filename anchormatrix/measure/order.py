@@ -1,4 +1,4 @@
-"""What a session is asked to do, and the exact command and requests that follow from it."""
+"""The order for a session: what it is asked to do, and the exact command and requests that follow from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every measurement needs of the world."""
+"""The rig of a measurement: what it needs of the world."""
 
 from __future__ import annotations
 

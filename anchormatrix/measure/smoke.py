@@ -1,4 +1,4 @@
-"""Judging a four-step smoke: residue, straggler, slow first step and thermal slope are different findings.
+"""The judgement of a four-step smoke: residue, straggler, slow first step and thermal slope are different findings.
 
 All ranks and steps uniformly several times slower than expected, without a slope, is the residue state that a killed
 multi-card job leaves: health still says OK and it does not heal by itself. What is expected comes from outside; without

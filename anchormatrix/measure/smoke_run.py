@@ -1,4 +1,4 @@
-"""Running a smoke: one short request on the real cards of a contract, before anything is measured on them."""
+"""The smoke run: one short request on the real cards of a contract, before anything is measured on them."""
 
 from __future__ import annotations
 

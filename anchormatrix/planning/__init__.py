@@ -1,1 +1,1 @@
-"""What a run measures: groups, contracts, candidate forms, their order, reruns, the adaptive design."""
+"""The plan of a run: groups, contracts, candidate forms, their order, reruns, the adaptive design."""

@@ -1,4 +1,4 @@
-"""Measuring less: which session to measure next, how long, and which to leave out, with the reason for each.
+"""The adaptive design: which session to measure next, how long, and which to leave out, with the reason for each.
 
 The policy is a pure function of what was measured so far, so that each measuring job can consult it by itself:
 

@@ -1,4 +1,4 @@
-"""What is known of a contract's forms while it is measured adaptively: who can still win, how noisy the cards are."""
+"""The state of an adaptive measurement, form by form: who can still win, how noisy the cards are."""
 
 from __future__ import annotations
 

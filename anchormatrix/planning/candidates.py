@@ -1,4 +1,4 @@
-"""Which forms of a size the model allows, why each other one is excluded, and whether a fair pair is among them."""
+"""The candidate forms of a size, why each other form is excluded, and whether a fair pair is among them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From one reading of the live host to the contracts of a run, and the ledger that remembers them."""
+"""The contracts of a run, from one reading of the live host, and the ledger that remembers them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which card groups are legal on a live topology, which of them are fit, and why every other one is rejected.
+"""The card groups of a live topology: which are legal, which of them are fit, and why each other one is rejected.
 
 A group is legal when it is an aligned block inside one interconnect domain (the whole domain, or the cards whose ids
 fill one aligned quarter, half, pair …), or when it is all cards. On boards whose dies are joined by SIO, a pair is two

@@ -1,4 +1,4 @@
-"""What one run of the workflow decides before its first job: its plan, and which results must be made again."""
+"""The decisions of a run before its first job: its plan, and which results must be made again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job depends on beyond its files, as one word or a readable line each: when it changes, the job runs again."""
+"""The triggers of a job beyond its files, as one word or a readable line each: when it changes, the job runs again."""
 
 from __future__ import annotations
 

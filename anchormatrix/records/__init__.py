@@ -1,1 +1,1 @@
-"""What things are: one module per kind of result file, frozen values and enums, no I/O."""
+"""The records: one module per kind of result file, frozen values and enums, no I/O."""

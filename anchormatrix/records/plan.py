@@ -1,4 +1,4 @@
-"""What a run has decided before its first job: the forms of every contract, why others are left out, its sessions.
+"""The plan of a run: the forms of every contract, why others are left out, its sessions.
 
 Decided once, from the configuration and the live host, and given to every command as a file.
 """

@@ -1,0 +1,1 @@
+"""The report: what a person is told, from the result files alone."""

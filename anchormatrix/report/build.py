@@ -1,4 +1,4 @@
-"""From result files to the report's files."""
+"""The report's files, made from result files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the results folder to a :class:`~anchormatrix.report.model.Report`: which files, and what each must say."""
+"""The results folder as a :class:`~anchormatrix.report.model.Report`: which files, and what each must say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the report knows: the facts of every current contract, and of the host they were measured on."""
+"""The knowledge of the report: the facts of every current contract, and of the host they were measured on."""
 
 from __future__ import annotations
 

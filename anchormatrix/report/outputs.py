@@ -1,4 +1,4 @@
-"""Whether every form computes the same: output fingerprints against one reference, and the engine's own check."""
+"""The outputs of the forms: fingerprints held against one reference, and the engine's own check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each result file must say, and the facts taken from it. Anything else raises :class:`InputError`."""
+"""The contents of result files, and the facts taken from them. Anything else raises :class:`InputError`."""
 
 from __future__ import annotations
 

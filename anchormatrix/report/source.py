@@ -1,4 +1,4 @@
-"""Reading result files for the report: checked, cleaned, and never in the way of the rest of the report.
+"""The reader of result files for the report: checked, cleaned, and never in the way of the rest of the report.
 
 Result files may be missing, half of another version, edited, or full of text that came from a log. A file that cannot
 be used becomes a :class:`Problem` that the report shows; what it would have said is then said to be missing.

@@ -1,4 +1,4 @@
-"""Where a form's step goes, as the capture's analyses told it: values and their reader."""
+"""The breakdown of a form's step, as the capture's analyses told it: values and their reader."""
 
 from __future__ import annotations
 

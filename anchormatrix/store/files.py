@@ -1,4 +1,4 @@
-"""Reading and writing the project's own files: atomically, with a schema number, with errors that name the file."""
+"""The project's own files, read and written: atomically, with a schema number, with errors that name the file."""
 
 from __future__ import annotations
 

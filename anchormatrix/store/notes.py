@@ -1,4 +1,4 @@
-"""What the result files of earlier runs note about themselves: of which night, how often asked for, in which state.
+"""The notes of earlier runs' result files about themselves: of which night, how often asked for, in which state.
 
 A file that is missing or cannot be read notes nothing.
 """

@@ -1,4 +1,4 @@
-"""What a stored JSON file must look like inside, checked where it is read: one error with file, place and value.
+"""The shape of a stored JSON file, checked where it is read: one error with file, place and value.
 
 A shape is a type (``float`` takes whole numbers, too), ``[shape]`` for a list of such, ``{key: shape}`` for an object
 that has at least these keys, :class:`MapOf` for an object with any keys, ``Any`` for whatever is there, or

@@ -1,4 +1,4 @@
-"""What the size sweep of a card group measures, and how a collective test's output becomes points of a sweep."""
+"""The plan of a size sweep, and how a collective test's output becomes points of a sweep."""
 
 from __future__ import annotations
 

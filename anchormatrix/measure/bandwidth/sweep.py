@@ -1,4 +1,4 @@
-"""Run the size sweep of a card group on its host, by a configured collective test or by the torch micro-benchmark."""
+"""The size sweep of a card group, run on its host by a configured collective test or by the torch micro-benchmark."""
 
 from __future__ import annotations
 

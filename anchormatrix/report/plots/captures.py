@@ -1,4 +1,4 @@
-"""Where a captured step goes: its parts, what differs between forms, and masking against its bound."""
+"""Pictures of a captured step: its parts, what differs between forms, and masking against its bound."""
 
 from __future__ import annotations
 
