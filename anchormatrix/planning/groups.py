@@ -16,7 +16,7 @@ from anchormatrix.records.contract import GroupCondition, RejectedGroup
 from anchormatrix.records.host import Card, HostState, Topology
 from anchormatrix.records.settings import GroupsSettings, HealthSettings
 
-_REJECTED_HEALTH = ("ALARM", "CRITICAL", "FAULT")
+REJECTED_HEALTH = ("ALARM", "CRITICAL", "FAULT")
 _LIST_ALL_UP_TO = 100
 SECOND_BEST = "not one interconnect domain, bandwidth second-best"
 
@@ -170,7 +170,7 @@ def _unfit(state: HostState, cards: tuple[int, ...], health: HealthSettings) -> 
     for card_id in cards:
         card = state.card(card_id)
         word = card.health.upper()
-        if word in _REJECTED_HEALTH:
+        if word in REJECTED_HEALTH:
             return f"card {card_id} says {card.health}"
         if word not in ("OK", "WARNING"):
             return f"card {card_id} says {card.health!r}, which is not a known state of health"

@@ -6,6 +6,7 @@ import re
 
 from anchormatrix.report.captured_steps import analysed
 from anchormatrix.report.model import Measured, Report
+from anchormatrix.report.step_breakdown import bounds, captured_words, families, finding_texts, rows_unusable
 from anchormatrix.report.tables import Table, number
 
 _SIZED = re.compile(r"(\d+) cards: (.*)", re.DOTALL)
@@ -22,10 +23,10 @@ _MARKS = {"passed": "✓ passed", "failed": "✗ failed", "unknown": "? unknown"
 def collectives(measured: Measured) -> Table:
     """Collectives by family and communicator: calls and times of the rank with the longest sum, over how many ranks."""
     rows = []
-    for form, anatomy in analysed(measured).items():
-        keys = dict.fromkeys((family.family, family.communicator) for family in anatomy.families)
+    for form, attribution in analysed(measured).items():
+        keys = dict.fromkeys((family.family, family.communicator) for _, family in families(attribution))
         for key in keys:
-            ranks = [family for family in anatomy.families if (family.family, family.communicator) == key]
+            ranks = [family for _, family in families(attribution) if (family.family, family.communicator) == key]
             top = max(ranks, key=lambda family: family.sum_ms)
             spread = f"{min(family.sum_ms for family in ranks):.2f} … {top.sum_ms:.2f}"
             rows.append(
@@ -58,17 +59,22 @@ def collectives(measured: Measured) -> Table:
 def proofs(measured: Measured) -> Table:
     """What the captures prove of each form's effect, and how they were taken."""
     rows, bad = [], set()
-    for form, anatomy in analysed(measured).items():
+    for form, attribution in analysed(measured).items():
         rows.append(
-            (form, "capture", anatomy.captured or "not stated", _rows_words(anatomy.rows_read, anatomy.rows_unusable))
+            (
+                form,
+                "capture",
+                captured_words(attribution) or "not stated",
+                _rows_words(attribution.rows_read or 0, rows_unusable(attribution)),
+            )
         )
-        for name, ok, text in anatomy.checks:
-            if not ok:
+        for check in attribution.effect.checks if attribution.effect else ():
+            if not check.ok:
                 bad.add(len(rows))
-            rows.append((form, name, "holds" if ok else "fails", text))
-        rows.extend((form, "finding", "", text) for text in anatomy.findings)
-        rows.extend((form, name, "not analysed", reason) for name, reason in anatomy.missing)
-        for bound in anatomy.bounds[:1]:
+            rows.append((form, check.name, "holds" if check.ok else "fails", check.text))
+        rows.extend((form, "finding", "", text) for text in finding_texts(attribution))
+        rows.extend((form, name, "not analysed", reason) for name, reason in (attribution.missing or {}).items())
+        for bound in bounds(attribution)[:1]:
             rows.extend((form, "masking", "warning", warning) for warning in bound.warnings)
     return Table(
         ("form", "check", "result", "what was seen"), tuple(rows), bad=frozenset(bad), empty="Nothing to prove."
@@ -108,12 +114,12 @@ def bandwidth(measured: Measured) -> Table:
         (
             row.collective.replace("_", "-"),
             row.link_class,
-            f"{row.size_bytes / 1e6:g}",
+            f"{row.bytes / 1e6:g}",
             str(row.concurrency),
             f"{row.time_us:.1f}",
             f"{row.gb_s:.2f}",
         )
-        for row in measured.bandwidth.value or ()
+        for row in (measured.bandwidth.value.points if measured.bandwidth.value else ())
     )
     columns = ("collective", "links", "MB per rank", "concurrency", "µs", "GB/s on the wire")
     return Table(columns, rows, frozenset(columns[2:]), empty=measured.bandwidth.missing or "The sweep holds no point.")
@@ -122,11 +128,11 @@ def bandwidth(measured: Measured) -> Table:
 def triggers(report: Report) -> Table:
     """Reasons to verify again at higher steps, those that hold first; sizes with the same to say together."""
     told: dict[tuple[bool, str, str, str], list[str]] = {}
-    for trigger in report.choices.value.triggers if report.choices.value else ():
+    for trigger in report.decision.value.reverify_triggers if report.decision.value else ():
         size, text = match.groups() if (match := _SIZED.fullmatch(trigger.text)) else ("", trigger.text)
         holds = "holds: verify again" if trigger.fired else "no" if trigger.evaluated else "not tested"
-        told.setdefault((not trigger.fired, trigger.name, text, holds), []).append(size)
+        told.setdefault((not trigger.fired, trigger.trigger, text, holds), []).append(size)
     found = sorted(told.items(), key=lambda item: item[0][0])
     rows = tuple((name, ", ".join(filter(None, sizes)), holds, text) for (_, name, text, holds), sizes in found)
     bad = frozenset(i for i, ((quiet, *_), _) in enumerate(found) if not quiet)
-    return Table(("trigger", "cards", "holds", "what was compared"), rows, bad=bad, empty=report.choices.missing)
+    return Table(("trigger", "cards", "holds", "what was compared"), rows, bad=bad, empty=report.decision.missing)

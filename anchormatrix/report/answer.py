@@ -10,18 +10,24 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from anchormatrix.planning.groups import show
+from anchormatrix.records.cells import ALL
+from anchormatrix.records.decision import SizeDecision
 from anchormatrix.records.settings import ANCHOR, FEW
+from anchormatrix.records.smoke import SmokeStatus
+from anchormatrix.records.verdict import Verdict, VerdictStatus
 from anchormatrix.report.captured_steps import unlike_timed
-from anchormatrix.report.facts import POOLED, Choice, Verdict
-from anchormatrix.report.model import Measured, Report
+from anchormatrix.report.model import Measured, Report, runner_up
 
 WINNER, NO_DIFFERENCE, NOT_DECIDABLE, NO_GROUP = "winner", "no difference", "not decidable", "no group"
 _TRUST = {
-    "extrapolates": ("may be used", True),
-    "drift": ("may not be used: the step time drifts with the step count", False),
-    "order_flip": ("may not be used: it ranks the forms differently from the anchor, whose order holds", False),
-    "unstable": ("may not be used: the cells are too noisy", False),
-    "incomplete": ("cannot be judged: the matrix is incomplete", False),
+    VerdictStatus.EXTRAPOLATES: ("may be used", True),
+    VerdictStatus.DRIFT: ("may not be used: the step time drifts with the step count", False),
+    VerdictStatus.ORDER_FLIP: (
+        "may not be used: it ranks the forms differently from the anchor, whose order holds",
+        False,
+    ),
+    VerdictStatus.UNSTABLE: ("may not be used: the cells are too noisy", False),
+    VerdictStatus.INCOMPLETE: ("cannot be judged: the matrix is incomplete", False),
 }
 
 
@@ -70,11 +76,11 @@ def _size_answer(report: Report, size: int) -> SizeAnswer:
             changes=("a driver reset or another group, then a new smoke",),
             warnings=_warnings(report, measured, verdict),
         )
-    choice = report.choices.value.by_contract.get(measured.contract.id) if report.choices.value else None
-    words, trusted = _TRUST.get(verdict.status, (f"has the unknown status {verdict.status}", False))
+    choice = report.decided(measured)
+    words, trusted = _TRUST[verdict.status]
     if verdict.winner:
         outcome, headline, detail = WINNER, verdict.winner, _lead(verdict, choice)
-    elif len(verdict.tied_with) > 1 and verdict.status != "unstable":
+    elif len(verdict.tied_with) > 1 and verdict.status is not VerdictStatus.UNSTABLE:
         outcome, headline = NO_DIFFERENCE, "no difference"
         detail = f"{listed(verdict.tied_with)} lie within the noise floor of one another; any of them may be used"
     else:
@@ -101,29 +107,31 @@ def _undecided(size: int, outcome: str, headline: str, why: str, measured: Measu
     return SizeAnswer(size, outcome, headline, f"because {why}", "", None, "", (), (), (), (), measured)
 
 
-def _lead(verdict: Verdict, choice: Choice | None) -> str:
+def _lead(verdict: Verdict, choice: SizeDecision | None) -> str:
     margin = verdict.margin_pct if verdict.margin_pct is not None else (choice.margin_pct if choice else None)
     tied = [form for form in verdict.tied_with if form != verdict.winner]
     if tied:
         return f"fastest, but {listed(tied)} {'is' if len(tied) == 1 else 'are'} within the noise floor of it"
-    if verdict.runner_up is None or margin is None:
+    second = runner_up(verdict)
+    if second is None or margin is None:
         return "the only form with a usable number, so there is nothing to rank it against"
-    return f"{margin:.1f} % ahead of {verdict.runner_up}"
+    return f"{margin:.1f} % ahead of {second}"
 
 
 def _reason(report: Report, measured: Measured, verdict: Verdict) -> str:
     """Why nothing is decided: the noise in numbers, or what is missing, else the verdict's first sentence."""
-    pooled = [cell for cell in measured.cells.value or () if cell.window == POOLED]
-    noisy = [cell for cell in pooled if not cell.usable and (cell.dispersion_pct or 0) > report.dispersion_limit_pct]
-    if verdict.status == "unstable" and noisy:
-        worst = max(noisy, key=lambda cell: cell.dispersion_pct or 0)
+    pooled = [cell for cell in measured.cells.value or () if cell.window == ALL]
+    noisy = [cell for cell in pooled if not cell.usable and cell.dispersion_pct > report.limits.dispersion_pct]
+    if verdict.status is VerdictStatus.UNSTABLE and noisy:
+        worst = max(noisy, key=lambda cell: cell.dispersion_pct)
         return (
             f"{len(noisy)} of {len(pooled)} cells are too noisy, the worst being {worst.form} at the {worst.tier} tier "
-            f"with a dispersion of {worst.dispersion_pct:.1f} % (limit {report.dispersion_limit_pct:g} %)"
+            f"with a dispersion of {worst.dispersion_pct:.1f} % (limit {report.limits.dispersion_pct:g} %)"
         )
-    if verdict.status == "incomplete" and verdict.missing:
+    if verdict.status is VerdictStatus.INCOMPLETE and verdict.missing:
         blocked = [
-            f"{form} {'is ' if reason.startswith('void') else ''}{reason}" for form, reason in verdict.did_not_run
+            f"{entry.form} {'is ' if entry.reason.startswith('void') else ''}{entry.reason}"
+            for entry in verdict.did_not_run
         ]
         pair = ["this size has no pair of forms to compare"] if len(measured.measured_forms) < 2 else []
         return "; ".join([*blocked, *(f"missing is {entry}" for entry in other_missing(verdict)), *pair])
@@ -132,7 +140,7 @@ def _reason(report: Report, measured: Measured, verdict: Verdict) -> str:
 
 def other_missing(verdict: Verdict) -> list[str]:
     """What is missing besides the forms that did not run through."""
-    blocked = tuple(f"form {form}:" for form, _ in verdict.did_not_run)
+    blocked = tuple(f"form {entry.form}:" for entry in verdict.did_not_run)
     return [entry for entry in verdict.missing if not (blocked and entry.startswith(blocked))]
 
 
@@ -167,19 +175,20 @@ def worst_dispersion(measured: Measured) -> float | None:
     return max(found, default=None)
 
 
-def _changes(report: Report, verdict: Verdict, choice: Choice | None) -> tuple[str, ...]:
+def _changes(report: Report, verdict: Verdict, choice: SizeDecision | None) -> tuple[str, ...]:
     """What would change the answer of a size."""
     found = [_first_sentence(text) for text in choice.reversal[:1]] if choice and verdict.winner else []
     if cure := _remedy(verdict):
         found.append(cure)
-    if verdict.ratio and verdict.status == "extrapolates":
-        form, ratio = max(verdict.ratio.items(), key=lambda item: abs(item[1] - 1))
+    if verdict.r and verdict.status is VerdictStatus.EXTRAPOLATES:
+        form, ratio = max(verdict.r.items(), key=lambda item: abs(item[1] - 1))
         found.append(
-            f"r beyond ±{report.drift_limit_pct:g} % would withdraw the few-step ranking; "
+            f"r beyond ±{report.limits.drift_pct:g} % would withdraw the few-step ranking; "
             f"the nearest is {form} with r = {ratio:.3f}"
         )
-    if choice is None and verdict.winner and verdict.runner_up and verdict.margin_pct is not None:
-        found.append(f"{verdict.runner_up} gaining more than {verdict.margin_pct:.1f} % on {verdict.winner}")
+    second = runner_up(verdict)
+    if choice is None and verdict.winner and second and verdict.margin_pct is not None:
+        found.append(f"{second} gaining more than {verdict.margin_pct:.1f} % on {verdict.winner}")
     return tuple(found)
 
 
@@ -190,16 +199,16 @@ def _first_sentence(text: str) -> str:
 def _warnings(report: Report, measured: Measured, verdict: Verdict) -> tuple[str, ...]:
     found = [note] if (note := report.note(measured)) else []
     smoke = measured.smoke.value
-    if smoke is None or smoke.status == "unverified":
+    if smoke is None or smoke.status is SmokeStatus.UNVERIFIED:
         found.append(f"the group's smoke is unverified: {measured.smoke.missing or 'nothing to compare it with'}")
-    drifted = [f"{drift.form} {drift.tier} {drift.drift_pct:+.1f} %" for drift in verdict.drifts if drift.exceeds]
+    drifted = [f"{drift.form} {drift.tier} {drift.drift_pct:+.1f} %" for drift in verdict.window_drift if drift.exceeds]
     if drifted:
         moved = f"cells moved between the windows ({', '.join(drifted)})"
         if verdict.winner or verdict.tied_with:
-            moved += f"; the conclusion {'still stands' if verdict.stands else 'does not stand'}"
+            moved += f"; the conclusion {'still stands' if verdict.conclusion_stands else 'does not stand'}"
         found.append(moved)
     if verdict.did_not_run:
-        found.append(f"without a number: {listed([form for form, _ in verdict.did_not_run])}")
+        found.append(f"without a number: {listed([entry.form for entry in verdict.did_not_run])}")
     if blurred := _blurred(verdict):
         found.append(f"few steps alone cannot tell {listed(blurred)} apart; the anchor can")
     if unlike := unlike_timed(measured):
@@ -285,7 +294,7 @@ def _cure(answer: SizeAnswer) -> str:
 
 def _remedy(verdict: Verdict) -> str:
     """What would settle a doubtful verdict; nothing when there is no doubt or the anchor settles it (an order flip)."""
-    return "" if verdict.status in ("extrapolates", "order_flip") else verdict.cure
+    return "" if verdict.status in (VerdictStatus.EXTRAPOLATES, VerdictStatus.ORDER_FLIP) else verdict.cure
 
 
 def _cards(answers: Sequence[SizeAnswer]) -> str:

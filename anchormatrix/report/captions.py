@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from anchormatrix.records.attribution import Attribution, MaskBound
+from anchormatrix.records.cells import ALL
 from anchormatrix.records.settings import ANCHOR
 from anchormatrix.report.answer import capital, listed
 from anchormatrix.report.captured_steps import PART_WORDS, analysed, delta, pairs, unlike_timed, why_not_analysed
-from anchormatrix.report.facts import POOLED
 from anchormatrix.report.model import Measured, Report
-from anchormatrix.report.step_breakdown import COLUMNS, Anatomy, Bound
+from anchormatrix.report.step_breakdown import (
+    COLUMNS,
+    bounds,
+    exposed_share,
+    families,
+    on_ramp,
+    slowest,
+    spread_pct,
+    stretch,
+    unprofiled_step_s,
+    waits,
+)
 
 _TOLD = 3  # forms that a sentence speaks of; the picture shows all
 _HIDDEN_BY_HEADS = ("alltoall", "alltoallv", "allgather")  # families that carry heads or their keys and values
@@ -15,13 +27,13 @@ _HIDDEN_BY_HEADS = ("alltoall", "alltoallv", "allgather")  # families that carry
 
 def of_step_times(report: Report, measured: Measured) -> str:
     """The two fastest forms at the anchor, their difference, and the noise floor of the pair."""
-    cells = [cell for form in measured.measured_forms if (cell := measured.cell(form, ANCHOR)) and cell.step_s]
-    ranked = sorted(cells, key=lambda cell: cell.step_s or 0)
+    cells = [cell for form in measured.measured_forms if (cell := measured.cell(form, ANCHOR))]
+    ranked = sorted(cells, key=lambda cell: cell.step_s)
     if len(ranked) < 2:
         return "Fewer than two forms have a number at the anchor, so nothing is ranked here."
     first, second = ranked[:2]
-    gap = 100 * ((second.step_s or 0) / (first.step_s or 1) - 1)
-    floor = max(report.noise_floor_pct, first.dispersion_pct or 0, second.dispersion_pct or 0)
+    gap = 100 * (second.step_s / first.step_s - 1)
+    floor = max(report.limits.noise_floor_pct, first.dispersion_pct, second.dispersion_pct)
     text = (
         f"At the anchor {first.form} takes {first.step_s:.3f} s per step and {second.form} {second.step_s:.3f} s, "
         f"{gap:.1f} % more; the noise floor of this pair is {floor:.1f} %"
@@ -34,7 +46,7 @@ def of_step_times(report: Report, measured: Measured) -> str:
 
 def of_ratios(report: Report) -> str:
     """Which forms' step times drift with the step count."""
-    ratios = [(m, f, r) for m in report.measured if m.verdict.value for f, r in m.verdict.value.ratio.items()]
+    ratios = [(m, f, r) for m in report.measured if m.verdict.value for f, r in m.verdict.value.r.items()]
     if not ratios:
         return "No form has both tiers measured, so no ratio exists."
     found = [(form, ratio) for measured, form, ratio in ratios if measured.readable(form)]
@@ -46,7 +58,7 @@ def of_ratios(report: Report) -> str:
 
 
 def _ratio_words(report: Report, found: list[tuple[str, float]]) -> str:
-    limit = report.drift_limit_pct
+    limit = report.limits.drift_pct
     outside = [f"{form} ({ratio:.3f})" for form, ratio in found if 100 * abs(ratio - 1) > limit]
     farthest = max(found, key=lambda item: abs(item[1] - 1))
     if outside:
@@ -60,15 +72,10 @@ def _ratio_words(report: Report, found: list[tuple[str, float]]) -> str:
 
 def of_dispersions(report: Report) -> str:
     """How many cells may be used for a ranking."""
-    cells = [
-        cell
-        for measured in report.measured
-        for cell in measured.cells.value or ()
-        if cell.window == POOLED and cell.dispersion_pct is not None
-    ]
+    cells = [cell for measured in report.measured for cell in measured.cells.value or () if cell.window == ALL]
     if not cells:
         return "No cell holds repeats."
-    worst = max(cells, key=lambda cell: cell.dispersion_pct or 0)
+    worst = max(cells, key=lambda cell: cell.dispersion_pct)
     where = f"{worst.form} at the {worst.tier} tier with {worst.dispersion_pct:.2f} %"
     unusable = [cell for cell in cells if not cell.usable]
     if unusable:
@@ -76,19 +83,19 @@ def of_dispersions(report: Report) -> str:
             f"{len(unusable)} of {len(cells)} cells cannot be used for any ranking, the worst is {where}: "
             "more repeats, another window or another group would cure it."
         )
-    limit = f"{report.dispersion_limit_pct:g} %"
+    limit = f"{report.limits.dispersion_pct:g} %"
     return f"All {len(cells)} cells can be used; the most dispersed is {where} against a limit of {limit}."
 
 
 def of_drifts(report: Report) -> str:
     """Whether the host was the same in both windows."""
-    found = [drift for m in report.measured if m.verdict.value for drift in m.verdict.value.drifts]
+    found = [drift for m in report.measured if m.verdict.value for drift in m.verdict.value.window_drift]
     if not found:
         return "No cell was measured in two windows, so the self-check is missing."
     beyond = [drift for drift in found if drift.exceeds]
     largest = max(found, key=lambda drift: abs(drift.drift_pct))
     where = f"{largest.form} at the {largest.tier} tier with {largest.drift_pct:+.2f} %"
-    limit = f"{report.window_drift_limit_pct:g} %"
+    limit = f"{report.limits.window_drift_pct:g} %"
     if beyond:
         return f"{len(beyond)} of {len(found)} cells moved by more than {limit} between the windows, the most {where}."
     return f"No cell moved by more than {limit} between the windows; the largest move is {where}."
@@ -101,28 +108,31 @@ def of_step_parts(measured: Measured) -> str:
         return f"Not attributed: {why_not_analysed(measured)}."
     told = _told(measured)
     sentences = []
-    for form, anatomy in told.items():
-        rank = anatomy.slowest
-        if rank is None or not rank.stage:
+    for form, attribution in told.items():
+        rank = slowest(attribution)
+        if rank is None or not rank.stage_ms:
             continue
-        share = ", no share: its capture hit the ramp" if anatomy.on_ramp else ""
-        if anatomy.exposed_share is not None and anatomy.unprofiled_step_s is not None:
-            step = f"its {anatomy.unprofiled_step_s:.3f} s at the few tier without the profiler"
-            share = f", {100 * anatomy.exposed_share:.1f} % of {step}"
-        sentences.append(f"{form} waits for communication for {rank.exposed:.1f} ms{share}")
+        share = ", no share: its capture hit the ramp" if on_ramp(attribution) else ""
+        exposed, step_s = exposed_share(attribution), unprofiled_step_s(attribution)
+        if exposed is not None and step_s is not None:
+            step = f"its {step_s:.3f} s at the few tier without the profiler"
+            share = f", {100 * exposed:.1f} % of {step}"
+        sentences.append(f"{form} waits for communication for {rank.exposed_ms:.1f} ms{share}")
     slow = [
-        f"{form} {a.spread_pct:.1f} %" for form, a in found.items() if a.spread_pct is not None and a.spread_pct > 1
+        f"{form} {pct:.1f} %"
+        for form, attribution in found.items()
+        if (pct := spread_pct(attribution)) is not None and pct > 1
     ]
     spread = f"The ranks differ in stage by {listed(slow)}." if slow else "All ranks agree within 1 %."
     return " ".join(word for word in ("; ".join(sentences) + ".", _stretch_words(measured, told), spread) if word)
 
 
-def _stretch_words(measured: Measured, told: dict[str, Anatomy]) -> str:
+def _stretch_words(measured: Measured, told: dict[str, Attribution]) -> str:
     """How much longer the profiler made the rest of the step, and whether the captured steps are like the timed."""
-    stretched = {form: anatomy.stretch for form, anatomy in told.items() if anatomy.stretch}
+    stretched = {form: found for form, attribution in told.items() if (found := stretch(attribution))}
     if not stretched:
         return ""
-    times = listed(f"{stretch:.2f}" for stretch in stretched.values())
+    times = listed(f"{factor:.2f}" for factor in stretched.values())
     text = f"With the profiler on, the rest of the step took {times} times as long"
     if unlike := unlike_timed(measured):
         return (
@@ -138,7 +148,7 @@ def of_differences(measured: Measured) -> str:
     sentences = []
     for first, second in pairs(measured)[: _TOLD - 1]:
         timed = _timed_difference_ms(measured, first, second)
-        a, b = found[first].slowest, found[second].slowest
+        a, b = slowest(found[first]), slowest(found[second])
         if a is None or b is None:
             continue
         parts, stage, residual = delta(a, b)
@@ -160,25 +170,25 @@ def of_differences(measured: Measured) -> str:
 def _timed_difference_ms(measured: Measured, first: str, second: str) -> float | None:
     """What the second form's anchor step takes longer, without the profiler; nothing unless both cells are usable."""
     cells = [measured.cell(form, ANCHOR) for form in (first, second)]
-    steps = [cell.step_s for cell in cells if cell and cell.usable and cell.step_s is not None]
+    steps = [cell.step_s for cell in cells if cell and cell.usable]
     return 1000 * (steps[1] - steps[0]) if len(steps) == 2 else None
 
 
 def of_masking(measured: Measured) -> str:
     """Whether more masking is to be had, and how; forms of which the same is to be said together."""
     told: dict[str, list[str]] = {}
-    for form, anatomy in _told(measured).items():
-        if anatomy.bounds:
-            told.setdefault(_masking_words(min(anatomy.bounds, key=_shown_share)), []).append(form)
+    for form, attribution in _told(measured).items():
+        if found := bounds(attribution):
+            told.setdefault(_masking_words(min(found, key=_shown_share)), []).append(form)
     sentences = [f"{listed(forms)}: {words}" for words, forms in told.items()]
     return "; ".join(sentences) + "." if sentences else "No masking bound could be computed for this size."
 
 
-def _shown_share(bound: Bound) -> tuple[float, int]:
-    return (bound.measured if bound.measured is not None else 1.0, bound.rank)
+def _shown_share(bound: MaskBound) -> tuple[float, int]:
+    return bound.measured, bound.rank
 
 
-def _masking_words(bound: Bound) -> str:
+def _masking_words(bound: MaskBound) -> str:
     hides = bound.f_ms >= bound.c_ms
     if bound.chunks <= 1 and bound.family and bound.family.lower() not in _HIDDEN_BY_HEADS:
         return f"one chunk, so masking is off; chunks of heads cannot hide {bound.family}"
@@ -188,7 +198,7 @@ def _masking_words(bound: Bound) -> str:
             f"is long enough to hide up to 1 − 1/n of {what} with n chunks" if hides else f"is too short to hide {what}"
         )
         return f"one chunk, so masking is off and nothing can be hidden; compute {could}"
-    if bound.achievement is None or bound.bound is None:
+    if bound.achievement is None:
         return "the bound is unknown"
     reached = f"{100 * bound.achievement:.0f} % of the bound is reached"
     if bound.achievement > 1:
@@ -201,17 +211,17 @@ def _masking_words(bound: Bound) -> str:
 def of_layers(measured: Measured) -> str:
     """What the compute stream waits for."""
     sentences = []
-    for form, anatomy in _told(measured).items():
-        if not anatomy.bubbles:
+    for form, attribution in _told(measured).items():
+        if not (found := waits(attribution)):
             continue
-        worst = max(anatomy.bubbles, key=lambda bubbles: bubbles.gap_ms)
+        worst = max(found, key=lambda rank: rank.gap_ms)
         if worst.gap_ms <= 0:
             sentences.append(f"the compute stream of {form} never waits")
             continue
         sentences.append(
             f"on rank {worst.rank} of {form} the compute stream waits {worst.gap_ms:.1f} of {worst.span_ms:.1f} ms: "
-            f"{100 * worst.released_ms / worst.gap_ms:.0f} % of that in gaps that end when a collective does, "
-            f"{100 * worst.empty_ms / worst.gap_ms:.0f} % with nothing running anywhere"
+            f"{100 * worst.gap_released_ms / worst.gap_ms:.0f} % of that in gaps that end when a collective does, "
+            f"{100 * worst.gap_empty_ms / worst.gap_ms:.0f} % with nothing running anywhere"
         )
     return (capital("; ".join(sentences)) + ".") if sentences else "The gaps of the compute stream were not analysed."
 
@@ -219,11 +229,12 @@ def of_layers(measured: Measured) -> str:
 def of_collectives(measured: Measured) -> str:
     """The family that holds most time, and whether its calls run one at a time."""
     sentences = []
-    for form, anatomy in _told(measured).items():
-        if not anatomy.families:
+    for form, attribution in _told(measured).items():
+        found = [family for _, family in families(attribution)]
+        if not found:
             sentences.append(f"{form} has no collective in its capture")
             continue
-        top = max(anatomy.families, key=lambda family: family.sum_ms)
+        top = max(found, key=lambda family: family.sum_ms)
         how = ""
         if top.union_over_sum is not None:
             serial = top.union_over_sum > 0.98
@@ -236,7 +247,7 @@ def of_collectives(measured: Measured) -> str:
     return "; ".join(sentences) + "." if sentences else f"Not attributed: {why_not_analysed(measured)}."
 
 
-def _told(measured: Measured) -> dict[str, Anatomy]:
+def _told(measured: Measured) -> dict[str, Attribution]:
     """The analysed forms that sentences speak of: the anchor's order first, no more than a reader keeps in mind."""
     found = analysed(measured)
     order = measured.verdict.value.order_anchor if measured.verdict.value else ()

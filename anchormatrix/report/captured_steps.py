@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from anchormatrix.records.attribution import Attribution, StepRow
 from anchormatrix.report.model import Measured
-from anchormatrix.report.step_breakdown import COLUMNS, Anatomy, RankStep
+from anchormatrix.report.step_breakdown import COLUMNS, part_ms, step_rows, stretch, why_not_made
 
 PART_WORDS = {
     "computing": "computing",
@@ -16,10 +17,10 @@ PART_WORDS = {
 _ALIKE = 1.2  # times the least stretched form; step times scatter by a few percent, the profiler's cost by some more
 
 
-def analysed(measured: Measured) -> dict[str, Anatomy]:
+def analysed(measured: Measured) -> dict[str, Attribution]:
     """The forms of a contract whose capture was analysed."""
-    parts = {form: part.value for form, part in measured.anatomy.items()}
-    return {form: anatomy for form, anatomy in parts.items() if anatomy and anatomy.ranks}
+    parts = {form: part.value for form, part in measured.attributions.items()}
+    return {form: attribution for form, attribution in parts.items() if attribution and step_rows(attribution)}
 
 
 def unlike_timed(measured: Measured) -> tuple[str, ...]:
@@ -28,18 +29,18 @@ def unlike_timed(measured: Measured) -> tuple[str, ...]:
     The profiler costs forms of one contract about the same, so a step that stands out was slow by itself: a capture
     takes the first step of its request, which need not be like the steps that were timed.
     """
-    stretched = {form: anatomy.stretch for form, anatomy in analysed(measured).items() if anatomy.stretch}
+    stretched = {form: factor for form, attribution in analysed(measured).items() if (factor := stretch(attribution))}
     least = min(stretched.values(), default=0.0)
-    return tuple(form for form, stretch in stretched.items() if stretch > _ALIKE * least)
+    return tuple(form for form, factor in stretched.items() if factor > _ALIKE * least)
 
 
 def why_not_analysed(measured: Measured) -> str:
     """Why there is no attribution of forms of this contract, forms with the same reason together."""
     reasons: dict[str, list[str]] = {}
-    for form, part in measured.anatomy.items():
+    for form, part in measured.attributions.items():
         if part.value is None:
             reasons.setdefault(part.missing, []).append(form)
-        elif not part.value.ranks:
+        elif not step_rows(part.value):
             reasons.setdefault(part.value.reason or part.value.status, []).append(form)
     told = [f"{', '.join(forms)}: {reason}" for reason, forms in reasons.items()]
     return "; ".join(told) or "no form of this contract was measured"
@@ -47,7 +48,11 @@ def why_not_analysed(measured: Measured) -> str:
 
 def why_without(measured: Measured, analysis: str, otherwise: str) -> str:
     """Why no analysed form of this contract has one of the analyses; ``otherwise`` when no form says so."""
-    reasons = [f"{form}: {why}" for form, anatomy in analysed(measured).items() if (why := anatomy.why_not(analysis))]
+    reasons = [
+        f"{form}: {why}"
+        for form, attribution in analysed(measured).items()
+        if (why := why_not_made(attribution, analysis))
+    ]
     return "; ".join(reasons) or otherwise
 
 
@@ -60,8 +65,8 @@ def pairs(measured: Measured) -> list[tuple[str, str]]:
     return list(pairwise(forms))
 
 
-def delta(a: RankStep, b: RankStep) -> tuple[dict[str, float], float, float]:
+def delta(a: StepRow, b: StepRow) -> tuple[dict[str, float], float, float]:
     """Δ of every part from ``a`` to ``b``, ΔStage, and the residual ΔStage − Σ Δ; in milliseconds."""
-    parts = {part: getattr(b, part) - getattr(a, part) for part in COLUMNS}
-    stage = b.stage - a.stage
+    parts = {part: part_ms(b, part) - part_ms(a, part) for part in COLUMNS}
+    stage = b.stage_ms - a.stage_ms
     return parts, stage, stage - sum(parts.values())

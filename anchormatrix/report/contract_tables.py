@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from anchormatrix.report.model import Report
+from anchormatrix.records.contract import ChangedFact
+from anchormatrix.report.model import Report, fixed_facts, words_of
 from anchormatrix.report.tables import Table, group, minute
 
 
@@ -15,11 +16,11 @@ def own_facts(report: Report) -> Table:
     """One row per current contract: its group, and the facts that differ between contracts."""
     common = {name for name, _ in _shared(report)}
     others = dict.fromkeys(
-        name for measured in report.measured for name, _ in measured.contract.facts if name not in common
+        name for measured in report.measured for name, _ in fixed_facts(measured.contract) if name not in common
     )
     rows = []
     for measured in report.measured:
-        contract, facts = measured.contract, dict(measured.contract.facts)
+        contract, facts = measured.contract, dict(fixed_facts(measured.contract))
         domains = "one domain" if contract.one_domain else "crosses domains"
         where = (
             contract.id,
@@ -35,11 +36,11 @@ def own_facts(report: Report) -> Table:
 
 
 def _shared(report: Report) -> list[tuple[str, str]]:
-    sets = [set(measured.contract.facts) for measured in report.measured]
+    sets = [set(fixed_facts(measured.contract)) for measured in report.measured]
     if not sets:
         return []
     common = set.intersection(*sets)
-    return [fact for fact in report.measured[0].contract.facts if fact in common]
+    return [fact for fact in fixed_facts(report.measured[0].contract) if fact in common]
 
 
 def history(report: Report) -> Table:
@@ -53,10 +54,14 @@ def history(report: Report) -> Table:
             f"v{entry.version}",
             group(entry.cards),
             states.get(entry.id, "retired"),
-            "\n".join(entry.changed) or "first version",
+            "\n".join(map(_change_words, entry.changed)) or "first version",
             entry.why,
         )
         for entry in reversed(report.ledger)
     )
     columns = ("when", "contract", "version", "cards", "state", "what changed", "why")
     return Table(columns, rows, empty="The ledger of contracts is empty or missing.")
+
+
+def _change_words(change: ChangedFact) -> str:
+    return f"{change.field}: {words_of(change.before)} → {words_of(change.after)}"

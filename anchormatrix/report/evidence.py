@@ -52,7 +52,7 @@ def evidence(report: Report, answers: Sequence[SizeAnswer]) -> str:
         _table(tables.smokes(report)),
         _md(tables.SMOKES_NOTE),
         "## Where the step goes",
-        *(_anatomy(measured) for measured in report.measured),
+        *(_breakdown(measured) for measured in report.measured),
         "## Gates",
         _md(analysis_tables.GATES_NOTE),
         *(_gates(measured) for measured in report.measured),
@@ -98,7 +98,7 @@ def _answer(answer: SizeAnswer) -> str:
     return "\n".join(lines)
 
 
-def _anatomy(measured: Measured) -> str:
+def _breakdown(measured: Measured) -> str:
     head = f"### {measured.contract.size} cards, {_md(measured.contract.id)} v{measured.contract.version}"
     if not analysed(measured):
         return f"{head}\n\nAttribution is missing: {_md(why_not_analysed(measured))}."
@@ -120,31 +120,31 @@ def _gates(measured: Measured) -> str:
     gates = measured.gates.value
     if gates is None:
         return f"{head}\n\nGates are missing: {_md(measured.gates.missing)}."
-    extra = [f"- unexplained: {_md(text)}" for text in gates.unexplained]
+    extra = [f"- unexplained: {_md(text)}" for text in (one.text for one in gates.unexplained)]
     told = {gate.text for gate in gates.gates}
-    extra += [f"- {_md(text)}" for text in gates.projections if text not in told]
+    extra += [f"- {_md(text)}" for text in (one.text for one in gates.projections) if text not in told]
     return "\n\n".join(
         part for part in (head, _table(analysis_tables.gate_details(measured)), "\n".join(extra)) if part
     )
 
 
 def _conditions(report: Report) -> list[str]:
-    choices = report.choices.value
-    if choices is None:
-        return ["## Conditions", f"Conditions are missing: {_md(report.choices.missing)}."]
+    decision = report.decision.value
+    if decision is None:
+        return ["## Conditions", f"Conditions are missing: {_md(report.decision.missing)}."]
     told = {
         text
         for measured in report.measured
         if (gates := measured.gates.value)
-        for text in (*(gate.text for gate in gates.gates), *gates.projections)
+        for text in (*(one.text for one in gates.gates), *(one.text for one in gates.projections))
     }
     listed = [
         f"- {one.size} cards: {_md(text)}"
-        for one in choices.by_contract.values()
+        for one in decision.sizes.values()
         for text in one.reversal
         if text not in told
     ]
-    listed += [f"- scaling: {_md(text)}" for text in choices.scaling]
+    listed += [f"- scaling: {_md(text)}" for text in (one.text for one in decision.scaling)]
     return ["## When to verify again", _table(analysis_tables.triggers(report)), "\n".join(listed)]
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
+from anchormatrix.records.session import Session
 from anchormatrix.report import analysis_tables, captions, contract_tables, outputs, speedup, tables
 from anchormatrix.report.answer import SizeAnswer, opening
 from anchormatrix.report.captured_steps import analysed, why_not_analysed
-from anchormatrix.report.facts import SessionRecord
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.plots.figures import Figure
 from anchormatrix.report.plots.palette import theme_css
@@ -78,11 +78,11 @@ def unbroken(words: str) -> Markup:
     return Markup(_FIGURE.sub("\N{NO-BREAK SPACE}", text))
 
 
-def command_line(session: SessionRecord) -> str:
+def command_line(session: Session) -> str:
     """A session's command as one could paste it into a shell; values of variables that look secret are left out."""
     pairs = [
         f"{name}={'…' if any(word in name.lower() for word in _SECRETS) else shlex.quote(value)}"
-        for name, value in session.env
+        for name, value in session.env.items()
     ]
     line = " ".join([*pairs, shlex.join(session.command)]) if session.command else "the command was not recorded"
     return clean_text(line)
@@ -118,16 +118,18 @@ def _attribution(measured: Measured, index: int, figures: Mapping[str, Figure]) 
         "collectives": analysis_tables.collectives(measured),
         "collectives_reading": captions.of_collectives(measured),
         "proofs": analysis_tables.proofs(measured),
-        "not_analysed": why_not_analysed(measured) if len(found) < len(measured.anatomy) or not found else "",
+        "not_analysed": why_not_analysed(measured) if len(found) < len(measured.attributions) or not found else "",
     }
 
 
 def _gates(report: Report, measured: Measured) -> dict[str, Any]:
-    choice = report.choices.value.by_contract.get(measured.contract.id) if report.choices.value else None
+    choice = report.decided(measured)
     told = choice.reversal if choice else ()
     return {
         "projections": [
-            text for text in (measured.gates.value.projections if measured.gates.value else ()) if text not in told
+            one.text
+            for one in (measured.gates.value.projections if measured.gates.value else ())
+            if one.text not in told
         ],
         "matrix": analysis_tables.gate_matrix(measured),
         "details": analysis_tables.gate_details(measured),

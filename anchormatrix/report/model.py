@@ -5,52 +5,50 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
-from anchormatrix.planning.groups import show
-from anchormatrix.records.host import Topology
-from anchormatrix.records.settings import ANCHOR, FEW
-from anchormatrix.report.facts import (
-    POOLED,
-    CardState,
-    Cell,
-    Choices,
-    ContractFacts,
-    Contracts,
-    Gates,
-    LedgerEntry,
-    Rerun,
-    SessionRecord,
-    SmokeResult,
-    SweepRow,
-    Verdict,
-)
+from anchormatrix.planning.groups import SECOND_BEST, show
+from anchormatrix.records.attribution import Attribution
+from anchormatrix.records.bandwidth import SizeSweep
+from anchormatrix.records.cells import ALL, Cell
+from anchormatrix.records.contract import Contract, ContractList, LedgerEntry, ListedContract
+from anchormatrix.records.decision import Decision, SizeDecision
+from anchormatrix.records.gates import Gates
+from anchormatrix.records.host import HostHealth, Topology
+from anchormatrix.records.rerun import Rerun
+from anchormatrix.records.settings import ANCHOR, FEW, VerdictSettings
+from anchormatrix.records.smoke import FindingKind, Smoke, SmokeStatus
+from anchormatrix.records.verdict import Verdict
 from anchormatrix.report.source import Part, Problem
-from anchormatrix.report.step_breakdown import Anatomy
+from anchormatrix.store.sessions import TimedSession
+
+T = TypeVar("T")
+_OF_THE_GROUP = ("cards", "links", "one_domain", "host")
 
 
 @dataclass(frozen=True)
 class Measured:
     """Everything known of one current contract."""
 
-    contract: ContractFacts
-    smoke: Part[SmokeResult]
+    contract: ListedContract
+    smoke: Part[Smoke]
     cells: Part[tuple[Cell, ...]]
     verdict: Part[Verdict]
-    sessions: tuple[SessionRecord, ...]
-    anatomy: Mapping[str, Part[Anatomy]]
+    sessions: tuple[TimedSession, ...]
+    attributions: Mapping[str, Part[Attribution]]
     gates: Part[Gates]
-    bandwidth: Part[tuple[SweepRow, ...]]
+    bandwidth: Part[SizeSweep]
 
     @cached_property
     def forms(self) -> tuple[str, ...]:
         """Forms with at least one cell, one session or one reason, in the order of measuring."""
         named = [cell.form for cell in self.cells.value or ()]
-        named += [session.form for session in self.sessions]
+        named += [timed.session.form for timed in self.sessions]
         if self.verdict.value:
-            named += [form for form, _ in self.verdict.value.did_not_run]
+            named += [entry.form for entry in self.verdict.value.did_not_run]
         return tuple(dict.fromkeys(named))
 
-    def cell(self, form: str, tier: str, window: str = POOLED) -> Cell | None:
+    def cell(self, form: str, tier: str, window: str = ALL) -> Cell | None:
         """One cell; nothing when it was not measured."""
         for cell in self.cells.value or ():
             if (cell.form, cell.tier, cell.window) == (form, tier, window):
@@ -61,7 +59,7 @@ class Measured:
         """The cells of a form and tier in each single window, in order."""
         found = [cell for cell in self.cells.value or () if (cell.form, cell.tier) == (form, tier)]
         return tuple(
-            sorted((cell for cell in found if cell.window != POOLED), key=lambda cell: (len(cell.window), cell.window))
+            sorted((cell for cell in found if cell.window != ALL), key=lambda cell: (len(cell.window), cell.window))
         )
 
     def readable(self, form: str) -> bool:
@@ -71,7 +69,7 @@ class Measured:
     @property
     def measured_forms(self) -> tuple[str, ...]:
         """Forms with a number in at least one tier."""
-        with_number = {cell.form for cell in self.cells.value or () if cell.step_s is not None}
+        with_number = {cell.form for cell in self.cells.value or ()}
         return tuple(form for form in self.forms if form in with_number)
 
 
@@ -86,21 +84,21 @@ class Report:
     tiers: Mapping[str, int]
     repeats: int
     windows: int
-    dispersion_limit_pct: float
-    drift_limit_pct: float
-    noise_floor_pct: float
-    window_drift_limit_pct: float
-    workload: tuple[tuple[str, str], ...]
+    limits: VerdictSettings
     topology: Part[Topology]
-    cards: Part[tuple[CardState, ...]]
-    versions: tuple[tuple[str, str], ...]
-    contracts: Part[Contracts]
+    health: Part[HostHealth]
+    contracts: Part[ContractList]
     measured: tuple[Measured, ...]
     rejected: tuple[Measured, ...]
     ledger: tuple[LedgerEntry, ...]
-    choices: Part[Choices]
+    decision: Part[Decision]
     reruns: tuple[Rerun, ...]
     problems: tuple[Problem, ...]
+
+    def decided(self, measured: Measured) -> SizeDecision | None:
+        """What the selection stage decided on a contract."""
+        sizes = self.decision.value.sizes.values() if self.decision.value else ()
+        return next((one for one in sizes if one.contract == measured.contract.id), None)
 
     def of_size(self, size: int) -> Measured | None:
         """The current contract of a size."""
@@ -110,7 +108,7 @@ class Report:
         """Why a size has no contract."""
         if self.contracts.value is None:
             return self.contracts.missing
-        reasons = [refusal.reason for refusal in self.contracts.value.unavailable if refusal.size == size]
+        reasons = [entry.reason for entry in self.contracts.value.unavailable if entry.size == size]
         reasons += [
             f"{measured.contract.id} failed its smoke: {_smoke_words(measured)}"
             for measured in self.rejected
@@ -124,7 +122,7 @@ class Report:
         A group that holds such cards is as slow as they are; only a smoke of its own that passed says otherwise, not
         one that had nothing to be compared with.
         """
-        if measured.smoke.value and measured.smoke.value.passed:
+        if _passed(measured):
             return ()
         found = [cards for cards in self._residue if cards < set(measured.contract.cards)]
         return tuple(sorted(set().union(*found)))
@@ -133,12 +131,12 @@ class Report:
         """What every row measured on a group carries."""
         damaged = self.damaged(measured)
         residue = f"holds cards {show(damaged)}, which are in the residue state" if damaged else ""
-        return "; ".join(filter(None, (measured.contract.note, residue)))
+        return "; ".join(filter(None, (group_note(measured.contract), residue)))
 
     @property
     def residue(self) -> frozenset[int]:
         """Cards of groups found in the residue state that no group with a passed smoke holds."""
-        passed = [set(one.contract.cards) for one in self.measured if one.smoke.value and one.smoke.value.passed]
+        passed = [set(one.contract.cards) for one in self.measured if _passed(one)]
         return frozenset(set().union(*self._residue) - set().union(*passed))
 
     @property
@@ -146,7 +144,7 @@ class Report:
         return [
             set(measured.contract.cards)
             for measured in self.rejected
-            if (smoke := measured.smoke.value) and any(kind == "residue" for kind, _ in smoke.findings)
+            if (smoke := measured.smoke.value) and any(one.kind is FindingKind.RESIDUE for one in smoke.findings)
         ]
 
     @property
@@ -158,9 +156,51 @@ class Report:
     @property
     def measured_at(self) -> str:
         """When the newest session shown here ended; empty without any."""
-        return max((session.finished_at for measured in self.measured for session in measured.sessions), default="")
+        ended = [timed.session.finished_at for measured in self.measured for timed in measured.sessions]
+        return max(filter(None, ended), default="")
 
 
 def _smoke_words(measured: Measured) -> str:
     smoke = measured.smoke.value
-    return "; ".join(text for _, text in smoke.findings) if smoke else measured.smoke.missing
+    return "; ".join(finding.text for finding in smoke.findings) if smoke else measured.smoke.missing
+
+
+def _passed(measured: Measured) -> bool:
+    return measured.smoke.value is not None and measured.smoke.value.status is SmokeStatus.PASSED
+
+
+def group_note(contract: Contract) -> str:
+    """What every row measured on a group carries because of its links."""
+    return "" if contract.one_domain else SECOND_BEST
+
+
+def runner_up(verdict: Verdict) -> str | None:
+    """The best form that is not the winner: one tied with it, else the next of the anchor's order."""
+    others = [form for tied in verdict.order_anchor for form in tied if form != verdict.winner]
+    return (*verdict.tied_with, *others, None)[0]
+
+
+def fixed_facts(contract: Contract) -> tuple[tuple[str, str], ...]:
+    """What a contract fixes beside its group, as name and words; nested names are dotted."""
+    return _pairs({name: value for name, value in contract.facts.items() if name not in _OF_THE_GROUP})
+
+
+def words_of(value: object) -> str:
+    """A value as words: lists with commas, figures without a tail of digits."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(words_of(item) for item in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {words_of(item)}" for key, item in value.items())
+    return "nothing" if value is None else str(value)
+
+
+def _pairs(values: Mapping[str, object], prefix: str = "") -> tuple[tuple[str, str], ...]:
+    found: list[tuple[str, str]] = []
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            found.extend(_pairs(value, f"{prefix}{key}."))
+        else:
+            found.append((f"{prefix}{key}", words_of(value) or "none"))
+    return tuple(found)

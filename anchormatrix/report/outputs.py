@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from anchormatrix.records.session import Check, SessionStatus
 from anchormatrix.records.settings import ANCHOR, FEW
-from anchormatrix.report.facts import OwnCheck, SessionRecord
-from anchormatrix.report.model import Measured, Report
+from anchormatrix.report.model import Measured, Report, fixed_facts
+from anchormatrix.report.sessions import outputs_of
 from anchormatrix.report.tables import Table
+from anchormatrix.store.sessions import TimedSession
 
 NOTE = (
     "A fingerprint is the beginning of the sha256 of a response; warm-ups and repeats count, the captured request does "
@@ -27,6 +29,8 @@ REFERENCE, IDENTICAL, DIFFERS, VARIES, NOT_COMPARABLE = (
     "not comparable",
 )
 
+_COUNTED = (SessionStatus.MEASURED, SessionStatus.CONTAMINATED, SessionStatus.UNMEASURABLE)
+
 
 @dataclass(frozen=True)
 class FormOutput:
@@ -43,7 +47,7 @@ class FormOutput:
     outcome: str
     reference: str
     why: str
-    check: OwnCheck | None
+    check: Check | None
 
     @property
     def stable(self) -> bool:
@@ -65,25 +69,30 @@ def outputs(report: Report) -> tuple[FormOutput, ...]:
 
 
 def _rows_of_form(report: Report, measured: Measured, form: str) -> list[FormOutput]:
-    sessions = [session for session in measured.sessions if session.form == form]
+    sessions = _sessions_of(measured, form)
     if not _counted(sessions):
-        gone = [session for session in sessions if session.status != "skipped"]
-        why = "; ".join(dict.fromkeys(session.status.replace("_", " ") for session in gone))
+        gone = [timed for timed in sessions if timed.session.status is not SessionStatus.SKIPPED]
+        why = "; ".join(dict.fromkeys(timed.session.status.replace("_", " ") for timed in gone))
         blank = FormOutput(measured, form, "", None, (), 0, 0, 0, NOT_COMPARABLE, "", why, _worst_check(gone))
         return [blank] if gone else []
     return [_compared(report, measured, _gathered(measured, form, tier)) for tier in (FEW, ANCHOR)]
 
 
-def _counted(sessions: list[SessionRecord]) -> list[SessionRecord]:
+def _sessions_of(measured: Measured, form: str) -> list[TimedSession]:
+    return [timed for timed in measured.sessions if timed.session.form == form]
+
+
+def _counted(sessions: list[TimedSession]) -> list[TimedSession]:
     """Sessions whose outputs count: somebody else on the cards, or no stage times, spoil the speed alone."""
-    return [session for session in sessions if session.status in ("measured", "contaminated", "unmeasurable")]
+    return [timed for timed in sessions if timed.session.status in _COUNTED]
 
 
 def _gathered(measured: Measured, form: str, tier: str) -> FormOutput:
-    sessions = _counted([session for session in measured.sessions if session.form == form])
-    found = [output for session in sessions for output in session.outputs if output.tier == tier]
-    prints = [output.fingerprint for output in found if output.fingerprint]
-    windows = {session.window for session in sessions if any(output.tier == tier for output in session.outputs)}
+    sessions = _counted(_sessions_of(measured, form))
+    rows = [(timed.session.window, row) for timed in sessions for row in outputs_of(timed) if row.tier == tier]
+    found = [row for _, row in rows]
+    prints = [row.fingerprint for row in found if row.fingerprint]
+    windows = {window for window, _ in rows}
     steps = found[0].steps if found else None
     return FormOutput(
         measured,
@@ -101,12 +110,12 @@ def _gathered(measured: Measured, form: str, tier: str) -> FormOutput:
     )
 
 
-def _worst_check(sessions: list[SessionRecord]) -> OwnCheck | None:
-    found = [session.check for session in sessions if session.check is not None]
+def _worst_check(sessions: list[TimedSession]) -> Check | None:
+    found = [proof.check for timed in sessions if (proof := timed.session.proof) and proof.check is not None]
     return max(found, key=lambda check: (not check.ok, _distance(check)), default=None)
 
 
-def _distance(check: OwnCheck) -> float:
+def _distance(check: Check) -> float:
     return inf if check.relative_distance is None else check.relative_distance
 
 
@@ -131,7 +140,9 @@ def _with(own: FormOutput, outcome: str, reference: str, why: str) -> FormOutput
 def _reference(report: Report, measured: Measured, own: FormOutput) -> FormOutput:
     """One rank under the same workload and stack, else the first form of the size; only outputs that never vary."""
     single = [
-        one for one in report.measured if one.contract.size == 1 and one.contract.facts == measured.contract.facts
+        one
+        for one in report.measured
+        if one.contract.size == 1 and fixed_facts(one.contract) == fixed_facts(measured.contract)
     ]
     found = [_gathered(one, form, own.tier) for one in (*single, measured) for form in one.forms]
     return next(one for one in found if one.stable)
@@ -176,7 +187,7 @@ def _against(row: FormOutput) -> str:
     return f"not comparable: {row.why}"
 
 
-def check_words(check: OwnCheck | None) -> str:
+def check_words(check: Check | None) -> str:
     """The engine's check: the largest relative difference it saw, its tolerance, and whether it holds."""
     if check is None:
         return "none logged"
@@ -223,7 +234,11 @@ def as_dicts(report: Report) -> list[dict[str, Any]]:
             "outcome": row.outcome,
             "reference": row.reference or None,
             "reason": row.why,
-            "check": dict(row.check.__dict__) if row.check else None,
+            "check": _check_values(row.check) if row.check else None,
         }
         for row in outputs(report)
     ]
+
+
+def _check_values(check: Check) -> dict[str, Any]:
+    return {"ok": check.ok, "relative_distance": check.relative_distance, "limit": check.limit}

@@ -1,112 +1,73 @@
-"""Sessions for the report: what was started, what it proved, in what circumstances, how it ended."""
+"""A session in words: what it proved, where it was captured, how it ended, in what circumstances."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 
-from anchormatrix.report.facts import Output, OwnCheck, SessionRecord
-from anchormatrix.report.source import Fields, plain
-
-OUTPUT_COLUMNS = ("role", "tier", "steps", "status", "fingerprint")
-
-
-def session_from(fields: Fields) -> SessionRecord:
-    """Take the report's keys from ``session.json``."""
-    proof, ramp, log = fields.child("proof"), fields.child("ramp"), fields.child("log")
-    stop, circumstances = fields.child("stop"), fields.child("circumstances")
-    return SessionRecord(
-        form=fields.text("form"),
-        window=fields.text("window"),
-        status=fields.text("status"),
-        reason=fields.text("reason", ""),
-        evidence=fields.texts("evidence"),
-        command=fields.texts("command"),
-        env=tuple((str(key), plain(value)) for key, value in fields.child("env").values.items()),
-        started_at=fields.text("started_at", ""),
-        finished_at=fields.text("finished_at", ""),
-        duration_s=fields.maybe("duration_s"),
-        proof=_proof(proof),
-        ramp=_ramp(ramp),
-        log=_log(log),
-        capture=_capture(fields.child("capture")),
-        stopped=_stopped(stop),
-        tries=len(fields.items("tries")),
-        load=plain(circumstances.values.get("load") or ""),
-        before=circumstances.values.get("before"),
-        after=circumstances.values.get("after"),
-        stopped_early=fields.text("stopped_early", ""),
-        check=_check(proof.child("check")),
-    )
+from anchormatrix.records.requests import RequestRow, RequestStatus, Role
+from anchormatrix.records.session import SeenCards, Session
+from anchormatrix.store.sessions import TimedSession
 
 
-def output_from(row: Fields) -> Output | None:
-    """One row of ``requests.csv``; None for a request that is no warm-up or repeat, or that was refused."""
-    if row.text("role") not in ("ramp", "measured") or row.text("status") == "error":
-        return None
-    return Output(row.text("tier"), row.integer("steps"), row.text("fingerprint", ""))
+def outputs_of(timed: TimedSession) -> Iterator[RequestRow]:
+    """The requests whose outputs count: warm-ups and repeats that were answered."""
+    for row in timed.requests:
+        if row.role in (Role.RAMP, Role.MEASURED) and row.status is not RequestStatus.ERROR:
+            yield row
 
 
-def _check(check: Fields) -> OwnCheck | None:
-    if not check.values:
-        return None
-    return OwnCheck(check.flag("ok"), check.maybe("relative_distance"), check.number("limit"))
-
-
-def _proof(proof: Fields) -> tuple[str, ...]:
-    failures = proof.texts("failures")
-    if failures:
-        return failures
-    if "ranks_seen" not in proof:
+def proof_words(session: Session) -> tuple[str, ...]:
+    """What the start-up log shows of the form, or each failure of the proof."""
+    proof = session.proof
+    if proof is None:
         return ()
-    groups = {key: plain(value) for key, value in proof.child("groups_seen").values.items()}
+    if proof.failures:
+        return proof.failures
+    groups = {key: str(value) for key, value in proof.groups_seen.items()}
     split = [
         f"{key.removesuffix('_size').removesuffix('_degree')} {value}" for key, value in groups.items() if value != "1"
     ]
-    seen = f"{proof.text('ranks_seen')} of {proof.text('ranks_expected', '?')} ranks"
+    seen = f"{proof.ranks_seen} of {proof.ranks_expected} ranks"
     return (f"{seen}; groups {', '.join(split)}" if split else seen,)
 
 
-def _ramp(ramp: Fields) -> str:
-    if not ramp.values:
+def log_words(session: Session) -> str:
+    """The state of the server's log."""
+    log = session.log
+    if log is None:
         return ""
-    steady = f"steady from request {ramp.text('first_steady')}" if "first_steady" in ramp else "no steady state found"
-    return ramp.text("why", "") or steady
+    counts = {
+        "unusable lines": log.unusable_lines,
+        "stage lines": log.stage_lines,
+        "lost responses": log.lost_responses,
+        **{f"requests with iterations counted by {kind}": count for kind, count in log.denominators.items()},
+    }
+    found = [f"{name} {count}" for name, count in counts.items()]
+    if log.closure_pct is not None:
+        found.append(f"forward closes within {log.closure_pct:.2f} %")
+    return ", ".join(found)
 
 
-def _log(log: Fields) -> tuple[tuple[str, str], ...]:
-    names = (("unusable_lines", "unusable lines"), ("stage_lines", "stage lines"), ("lost_responses", "lost responses"))
-    found = [(label, log.text(key)) for key, label in names if key in log]
-    for kind, count in log.child("denominators").values.items():
-        found.append((f"requests with iterations counted by {kind}", plain(count)))
-    if "closure_pct" in log:
-        found.append(("forward closes within", f"{log.number('closure_pct'):.2f} %"))
-    return tuple(found)
-
-
-def _capture(capture: Fields) -> str:
-    if not capture.values:
+def capture_words(session: Session) -> str:
+    """What became of the session's capture, and why there."""
+    capture = session.capture
+    if capture is None:
         return ""
-    why = capture.text("reason", "") or capture.text("why", "")
-    request = f"request {capture.text('request')}" if "request" in capture else ""
+    why = capture.reason or capture.why
+    request = f"request {capture.request}" if capture.request is not None else ""
     told = why if request in why else ", ".join(word for word in (request, why) if word)
-    return ": ".join(word for word in (capture.text("status", "off"), told) if word)
+    return ": ".join(word for word in (str(capture.status), told) if word)
 
 
-def _stopped(stop: Fields) -> str:
-    if "how" not in stop:
+def stop_words(session: Session) -> str:
+    """How the server ended."""
+    stop = session.stop
+    if stop is None or not stop.how:
         return ""
-    seconds = f" after {stop.number('seconds'):.1f} s" if "seconds" in stop else ""
-    survivors = stop.integer("survivors", 0)
-    return f"{stop.text('how')}{seconds}" + (f", {survivors} survivors" if survivors else "")
+    seconds = f" after {stop.seconds:.1f} s" if stop.seconds is not None else ""
+    return f"{stop.how}{seconds}" + (f", {stop.survivors} survivors" if stop.survivors else "")
 
 
-def temperatures(reading: object) -> list[float]:
-    """All card temperatures in a reading taken before or after a session, in °C."""
-    cards = reading.get("cards") if isinstance(reading, Mapping) else reading
-    cards = list(cards.values()) if isinstance(cards, Mapping) else cards
-    found = (
-        [card.get("temperature_c") for card in cards or () if isinstance(card, Mapping)]
-        if isinstance(cards, list)
-        else []
-    )
-    return [float(value) for value in found if isinstance(value, (int, float)) and not isinstance(value, bool)]
+def temperatures(seen: SeenCards | None) -> list[float]:
+    """All card temperatures of a reading taken before or after a session, in °C."""
+    return [card.temperature_c for card in seen.cards if card.temperature_c is not None] if seen else []

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from anchormatrix.decide.scaling import arm_of, gain
+from anchormatrix.records.cells import Cell
 from anchormatrix.records.form import Form, parse_form
 from anchormatrix.records.settings import ANCHOR
-from anchormatrix.report.facts import Cell
-from anchormatrix.report.model import Measured, Report
+from anchormatrix.report.model import Measured, Report, fixed_facts
 from anchormatrix.report.tables import Table, number
 
 NOTE = (
@@ -41,7 +41,7 @@ def gains(report: Report) -> tuple[Gain, ...]:
         (measured, form, cell)
         for measured in sorted(report.measured, key=lambda one: one.contract.size)
         for form in measured.measured_forms
-        if (cell := measured.cell(form, ANCHOR)) is not None and cell.step_s
+        if (cell := measured.cell(form, ANCHOR)) is not None
     ]
     if len({measured.contract.size for measured, _, _ in found}) < 2:
         return ()
@@ -60,14 +60,14 @@ def _gain(report: Report, one: _Found, found: list[_Found]) -> Gain:
     stable = cell.usable and base[2].usable
     if report.damaged(measured) or report.damaged(base[0]):
         return Gain(measured, form, cell, named, None, None, stable, "not compared: cards in the residue state")
-    speedup, efficiency = gain(base[2].step_s or 0.0, named[1], cell.step_s or 1.0, measured.contract.size)
+    speedup, efficiency = gain(base[2].step_s, named[1], cell.step_s, measured.contract.size)
     return Gain(measured, form, cell, named, speedup, efficiency, stable, "" if stable else ORIENTATION)
 
 
 def _is_base(other: _Found, one: _Found) -> bool:
     """Whether a form of a smaller size is the base of another: the same arm under the same load and stack."""
     small, large = other[0].contract, one[0].contract
-    if small.size >= large.size or small.facts != large.facts:
+    if small.size >= large.size or fixed_facts(small) != fixed_facts(large):
         return False
     a, b = parse_form(other[1]), parse_form(one[1])
     return arm_of(a) == arm_of(b) or (small.size == 1 and _features(a) == _features(b))

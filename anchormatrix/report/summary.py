@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from anchormatrix.planning.groups import show
-from anchormatrix.report import outputs, parse, speedup
+from anchormatrix.records.cells import Cell
+from anchormatrix.records.verdict import VerdictStatus
+from anchormatrix.report import outputs, speedup
 from anchormatrix.report.answer import SizeAnswer
-from anchormatrix.report.facts import Cell
 from anchormatrix.report.model import Measured, Report
 
-CELL_COLUMNS = (*parse.CELL_COLUMNS, "note")
+CELL_COLUMNS = (
+    "contract", "form", "tier", "window", "repeats", "step_s", "dispersion_pct", "usable", "reason", "values_s", "note",
+)  # fmt: skip
 
 
 def summary(report: Report, answers: Sequence[SizeAnswer]) -> dict[str, Any]:
@@ -97,9 +101,9 @@ def _verdict(report: Report, measured: Measured) -> dict[str, Any]:
         return {}
     if damaged := report.damaged(measured):  # nothing that damaged cards measured decides anything
         why = f"holds cards {show(damaged)}, which are in the residue state"
-        verdict = replace(
+        verdict = msgspec.structs.replace(
             verdict,
-            status="incomplete",
+            status=VerdictStatus.INCOMPLETE,
             reason=why,
             winner=None,
             margin_pct=None,
@@ -112,7 +116,7 @@ def _verdict(report: Report, measured: Measured) -> dict[str, Any]:
         "size": measured.contract.size,
         "status": verdict.status,
         "reason": verdict.reason,
-        "r": dict(verdict.ratio),
+        "r": dict(verdict.r),
         "order_few": [form for tied in verdict.order_few for form in tied],
         "order_anchor": [form for tied in verdict.order_anchor for form in tied],
         "ties": [[a, b, floor] for a, b, floor in verdict.ties],
@@ -120,7 +124,7 @@ def _verdict(report: Report, measured: Measured) -> dict[str, Any]:
         "tied_with": list(verdict.tied_with),
         "winner_tier": verdict.winner_tier,
         "margin_pct": verdict.margin_pct,
-        "did_not_run": [{"form": form, "reason": reason} for form, reason in verdict.did_not_run],
+        "did_not_run": [{"form": entry.form, "reason": entry.reason} for entry in verdict.did_not_run],
         "missing": list(verdict.missing),
         "cure": verdict.cure,
     }

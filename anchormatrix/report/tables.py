@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from anchormatrix.planning.groups import show
+import msgspec
+
+from anchormatrix.planning.groups import REJECTED_HEALTH, show
+from anchormatrix.records.cells import ALL
+from anchormatrix.records.contract import RejectedGroup
+from anchormatrix.records.host import Card
+from anchormatrix.records.rerun import RerunCell
+from anchormatrix.records.session import Session, SessionStatus
+from anchormatrix.records.smoke import SmokeStatus
 from anchormatrix.report.answer import other_missing
-from anchormatrix.report.facts import POOLED, Refusal, SessionRecord
 from anchormatrix.report.model import Measured, Report
-from anchormatrix.report.sessions import temperatures
+from anchormatrix.report.sessions import capture_words, log_words, proof_words, stop_words, temperatures
 
 CELLS_NOTE = (
     "The dispersion of window all is the worst of its windows; what lies between the windows is their drift. "
@@ -25,6 +32,7 @@ SMOKES_NOTE = (
     "it is compared with smokes, never with cells."
 )
 _SHORT = 17
+_NO_FAILURE = (SessionStatus.MEASURED, SessionStatus.SKIPPED)
 _MINUTE = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d).*")
 
 
@@ -79,14 +87,15 @@ def not_measured(report: Report) -> Table:
     rows = []
     for measured in (*report.measured, *report.rejected):
         told = set()
-        for session in measured.sessions:
-            if session.status not in ("measured", "skipped"):
+        for session in (timed.session for timed in measured.sessions):
+            if session.status not in _NO_FAILURE:
                 told.add(session.form)
-                evidence = "\n".join(session.evidence) or "\n".join(session.proof)
-                rows.append(_failure(measured, session.form, session.window, session.status, session.reason, evidence))
-        for form, reason in measured.verdict.value.did_not_run if measured.verdict.value else ():
-            if form not in told:
-                rows.append(_failure(measured, form, "", "did_not_run", reason, ""))
+                evidence = "\n".join(session.evidence or proof_words(session))
+                window = str(session.window)
+                rows.append(_failure(measured, session.form, window, session.status, session.reason, evidence))
+        for entry in measured.verdict.value.did_not_run if measured.verdict.value else ():
+            if entry.form not in told:
+                rows.append(_failure(measured, entry.form, "", SessionStatus.DID_NOT_RUN, entry.reason, ""))
         for missing in other_missing(measured.verdict.value) if measured.verdict.value else ():
             rows.append(_failure(measured, "", "", "missing", missing, ""))
     return Table(
@@ -102,19 +111,18 @@ def left_out(report: Report) -> Table:
         (
             str(measured.contract.size),
             session.form,
-            session.window,
-            "not measured" if session.status == "skipped" else "stopped early",
-            session.reason if session.status == "skipped" else session.stopped_early,
+            str(session.window),
+            "not measured" if session.status is SessionStatus.SKIPPED else "stopped early",
+            session.reason if session.status is SessionStatus.SKIPPED else session.stopped_early or "",
         )
-        for measured in report.measured
-        for session in measured.sessions
-        if session.status == "skipped" or session.stopped_early
+        for measured, session in _sessions(report)
+        if session.status is SessionStatus.SKIPPED or session.stopped_early
     )
     return Table(("cards", "form", "window", "outcome", "reason"), rows, empty="No session was left out.")
 
 
 def _failure(measured: Measured, form: str, window: str, status: str, reason: str, evidence: str) -> tuple[str, ...]:
-    outcome = {"did_not_run": "did not run through"}.get(status, status)
+    outcome = "did not run through" if status == SessionStatus.DID_NOT_RUN else str(status)
     return (str(measured.contract.size), form, window, outcome, reason, evidence)
 
 
@@ -124,14 +132,16 @@ def smokes(report: Report) -> Table:
     bad: set[int] = set()
     for measured in (*report.measured, *report.rejected):
         smoke, contract = measured.smoke.value, measured.contract
-        if smoke is None or smoke.status == "rejected":
+        if smoke is None or smoke.status is SmokeStatus.REJECTED:
             bad.add(len(rows))
         if smoke is None:
             rows.append((contract.id, group(contract.cards), "missing", "", "", measured.smoke.missing))
             continue
-        findings = "\n".join(f"{kind.replace('_', ' ')}: {text}" for kind, text in smoke.findings) or "nothing found"
+        findings = "\n".join(f"{one.kind.replace('_', ' ')}: {one.text}" for one in smoke.findings) or "nothing found"
         expected = (
-            f"{number(smoke.expected_s, 3)} ({smoke.expected_source})" if smoke.expected_s else smoke.expected_source
+            f"{number(smoke.expected_s, 3)} ({smoke.expected_source})"
+            if smoke.expected_s
+            else smoke.expected_source or ""
         )
         rows.append((contract.id, group(contract.cards), smoke.status, number(smoke.step_s, 3), expected, findings))
     columns = ("contract", "cards", "smoke", "s/step", "expected s/step", "findings")
@@ -140,26 +150,26 @@ def smokes(report: Report) -> Table:
 
 def cards(report: Report) -> Table:
     """Cards as read last."""
-    found = report.cards.value or ()
+    found = report.health.value.cards if report.health.value else ()
     rows = tuple(
         (
             str(card.id),
             card.name,
             card.health,
-            f"{card.used_mb:.0f} / {card.total_mb:.0f}",
+            f"{card.hbm_used_mb} / {card.hbm_total_mb}",
             number(card.temperature_c, 0),
-            "\n".join(card.foreign) or "none",
+            "\n".join(tenants(card)) or "none",
         )
         for card in found
     )
-    bad = frozenset(i for i, card in enumerate(found) if card.alarmed or card.foreign)
+    bad = frozenset(i for i, card in enumerate(found) if is_alarmed(card) or card.processes)
     columns = ("card", "model", "health", "memory MB", "°C", "tenants")
-    return Table(columns, rows, frozenset({"memory MB", "°C"}), bad, f"No card is listed: {report.cards.missing}.")
+    return Table(columns, rows, frozenset({"memory MB", "°C"}), bad, f"No card is listed: {report.health.missing}.")
 
 
 def rejected_groups(report: Report) -> Table:
     """Groups that were not used: those of one size with the same kind of reason together, one reason spelled out."""
-    kinds: dict[tuple[int, str], list[Refusal]] = {}
+    kinds: dict[tuple[int, str], list[RejectedGroup]] = {}
     for refusal in report.contracts.value.rejected if report.contracts.value else ():
         kinds.setdefault((len(refusal.cards), refusal.reason.split(": ")[0]), []).append(refusal)
     rows = []
@@ -174,22 +184,22 @@ def rejected_groups(report: Report) -> Table:
 
 def sessions(report: Report) -> Table:
     """Every server session: when, how long, what it proved, how it ended."""
-    found = [(measured, session) for measured in report.measured for session in measured.sessions]
+    found = list(_sessions(report))
     rows = tuple(
         (
             session.form,
-            session.window,
+            str(session.window),
             session.status.replace("_", " "),
-            minute(session.started_at),
+            minute(session.started_at or ""),
             number(session.duration_s, 1),
-            "\n".join(session.proof),
-            session.ramp,
-            session.capture,
-            session.stopped,
+            "\n".join(proof_words(session)),
+            session.ramp.why if session.ramp else "",
+            capture_words(session),
+            stop_words(session),
         )
         for _, session in found
     )
-    bad = frozenset(i for i, (_, session) in enumerate(found) if session.status not in ("measured", "skipped"))
+    bad = frozenset(i for i, (_, session) in enumerate(found) if session.status not in _NO_FAILURE)
     columns = ("form", "window", "status", "started", "s", "proof", "ramp", "capture", "stopped")
     return Table(columns, rows, frozenset({"s"}), bad, "No session was run under a current contract.")
 
@@ -199,28 +209,29 @@ def circumstances(report: Report) -> Table:
     rows = [
         (
             session.form,
-            session.window,
-            _range(temperatures(session.before)),
-            _range(temperatures(session.after)),
-            session.load or "not stated",
-            str(session.tries) if session.tries else "1",
-            ", ".join(f"{name} {value}" for name, value in session.log),
+            str(session.window),
+            _range(temperatures(seen.before if seen else None)),
+            _range(temperatures(seen.after if seen else None)),
+            f"{seen.load:.6g}" if seen and seen.load else "not stated",
+            str(len(session.tries) or 1),
+            log_words(session),
         )
-        for measured in report.measured
-        for session in measured.sessions
+        for _, session in _sessions(report)
+        for seen in [session.circumstances]
     ]
     columns = ("form", "window", "°C before", "°C after", "host load", "tries", "log")
     return Table(columns, tuple(rows), frozenset(columns[2:4]), empty="No session recorded its circumstances.")
 
 
-def commands(report: Report) -> list[tuple[str, SessionRecord]]:
+def commands(report: Report) -> list[tuple[str, Session]]:
     """The exact command of every session, with the contract it ran under."""
-    return [(measured.contract.id, session) for measured in report.measured for session in measured.sessions]
+    return [(measured.contract.id, session) for measured, session in _sessions(report)]
 
 
 def versions(report: Report) -> Table:
     """Versions read from the host."""
-    return Table(("what", "version"), report.versions, empty="No version was read from the host.")
+    rows = tuple(msgspec.structs.asdict(report.health.value.versions).items()) if report.health.value else ()
+    return Table(("what", "version"), rows, empty="No version was read from the host.")
 
 
 def reruns(report: Report) -> Table:
@@ -228,15 +239,15 @@ def reruns(report: Report) -> Table:
     rows = []
     for rerun in report.reruns:
         change = ""
-        if rerun.before_s and rerun.after_s:
-            change = f"{100 * (rerun.after_s / rerun.before_s - 1):+.2f} %"
+        if rerun.before.step_s and rerun.after.step_s:
+            change = f"{100 * (rerun.after.step_s / rerun.before.step_s - 1):+.2f} %"
         rows.append(
             (
                 minute(rerun.when),
                 rerun.contract,
                 f"{rerun.form} {rerun.tier}",
-                _with_dispersion(rerun.before_s, rerun.before_dispersion_pct),
-                _with_dispersion(rerun.after_s, rerun.after_dispersion_pct),
+                _with_dispersion(rerun.before),
+                _with_dispersion(rerun.after),
                 change,
                 "\n".join(rerun.changed) or "nothing but the measurement",
             )
@@ -252,11 +263,26 @@ def problems(report: Report) -> Table:
 
 def pooled_count(report: Report) -> int:
     """How many cells the report rests on."""
-    return sum(cell.window == POOLED for measured in report.measured for cell in measured.cells.value or ())
+    return sum(cell.window == ALL for measured in report.measured for cell in measured.cells.value or ())
 
 
-def _with_dispersion(step_s: float | None, dispersion_pct: float | None) -> str:
-    return number(step_s, 4) + (f" ({dispersion_pct:.2f} %)" if dispersion_pct is not None else "")
+def _with_dispersion(cell: RerunCell) -> str:
+    return number(cell.step_s, 4) + (f" ({cell.dispersion_pct:.2f} %)" if cell.dispersion_pct is not None else "")
+
+
+def _sessions(report: Report) -> Iterator[tuple[Measured, Session]]:
+    for measured in report.measured:
+        yield from ((measured, timed.session) for timed in measured.sessions)
+
+
+def is_alarmed(card: Card) -> bool:
+    """Whether a card is rejected for its health alone."""
+    return card.health.upper() in REJECTED_HEALTH
+
+
+def tenants(card: Card) -> tuple[str, ...]:
+    """Somebody else's processes on a card, in words."""
+    return tuple(f"{one.name or 'unnamed'} (pid {one.pid}, {one.memory_mb} MB)" for one in card.processes)
 
 
 def minute(when: str) -> str:

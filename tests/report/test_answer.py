@@ -113,9 +113,9 @@ def test_a_group_that_holds_cards_in_the_residue_state_decides_nothing(tmp_path:
     assert "use tp2-usp4" not in opening(report, answers)[0]
     verdict = next(one for one in summary(report, answers)["verdicts"] if one["contract"] == current[8])
     assert (verdict["status"], verdict["winner"], verdict["margin_pct"]) == ("incomplete", None, None)
-    assert report.choices.value is not None
-    assert current[8] not in report.choices.value.by_contract
-    assert report.choices.value.scaling == ()
+    assert report.decision.value is not None
+    assert current[8] not in {one.contract for one in report.decision.value.sizes.values()}
+    assert report.decision.value.scaling == ()
     note = "not one interconnect domain, bandwidth second-best; holds cards 0–3, which are in the residue state"
     assert {row["note"] for row in cell_rows(report) if row["contract"] == current[8]} == {note}
 

@@ -224,10 +224,16 @@ def test_what_holds_for_several_sizes_and_what_forms_share_is_said_once(tmp_path
     decision = tmp_path / "matrix_report" / "decision.json"
     values = json.loads(decision.read_text(encoding="utf-8"))
     values["reverify_triggers"] = [
-        {"trigger": "order flip", "fired": False, "text": f"{size} cards: both tiers rank the forms alike"}
+        {
+            "size": size,
+            "trigger": "order flip",
+            "fired": False,
+            "text": f"{size} cards: both tiers rank the forms alike",
+        }
         for size in (2, 4)
     ]
     first = {
+        "size": 4,
         "trigger": "new fixed cost",
         "fired": False,
         "evaluated": False,
@@ -241,7 +247,7 @@ def test_what_holds_for_several_sizes_and_what_forms_share_is_said_once(tmp_path
     for gate in values["gates"]:
         if gate["gate"] == "G7":
             gate["text"] = "no capture to project from"
-    values["projections"] = [projection]
+    values["projections"][0]["text"] = projection
     gates.write_text(json.dumps(values), encoding="utf-8")
     build_report(settings(), tmp_path, tmp_path / "matrix_report")
     text = (tmp_path / "matrix_report" / "evidence.md").read_text(encoding="utf-8")

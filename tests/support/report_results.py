@@ -9,15 +9,16 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from measured import timed_session
+from measured import request_row, timed_session
 
 from anchormatrix.config.merge import load_settings
 from anchormatrix.decide.cells import build_cells, write_cells
 from anchormatrix.decide.verdict import judge
 from anchormatrix.records.contract import Contract
+from anchormatrix.records.requests import RequestRow, RequestStatus, Role
 from anchormatrix.records.settings import Settings
-from anchormatrix.store.codec import plain, write_record
-from anchormatrix.store.files import write_csv, write_json
+from anchormatrix.store.codec import plain, write_record, write_table
+from anchormatrix.store.files import write_json
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTILE = '<script>alert("x")</script> & | `code` [a](http://b) \x1b[31m \u202eright-to-left'
@@ -98,7 +99,7 @@ def write_results(
             one = contract(cards)
             reason = "whole domain, healthy, idle, lowest index" + text
             entries.append({**plain(one), "version": 1, "reason": reason, "rank": rank, "state": "fit"})
-            ledger.append(_entry(one.id, size, 1, cards, [], text))
+            ledger.append(_entry(one, 1, [], text))
             rejected = reject_first == size and rank == 0
             _write_smoke(root, one.id, rejected=rejected, text=text)
             if rejected:
@@ -113,7 +114,7 @@ def write_results(
                 write_json(root / "bandwidth" / f"{one.id}.json", _bandwidth(one.id))
     if retired:
         old = contract((4, 5, 6, 7))
-        ledger.insert(0, _entry(old.id, 4, 1, old.cards, [], text))
+        ledger.insert(0, _entry(old, 1, [], text))
         change = {"field": "cards", "before": [4, 5, 6, 7], "after": [0, 1, 2, 3]}
         ledger[-2 if len(sizes) == 3 else -1].update(version=2, changed=[change], why="card 5 says Alarm")
     write_json(
@@ -148,19 +149,18 @@ def _health(text: str) -> dict[str, Any]:
         for card in range(8)
     ]
     cards[5]["health"] = "Alarm"
-    cards[7]["processes"] = [{"pid": 77, "name": "train" + text, "memory_mb": 52000, "foreign": True}]
-    return {"cards": cards, "versions": {"driver": "25.2.0", "npu-smi": "26.2" + text}}
+    cards[7]["processes"] = [{"pid": 77, "name": "train" + text, "memory_mb": 52000}]
+    return {"cards": cards, "versions": {"driver": "25.2.0", "toolkit": "26.2" + text}}
 
 
-def _entry(
-    identity: str, size: int, version: int, cards: tuple[int, ...], changed: list[Any], text: str
-) -> dict[str, Any]:
+def _entry(one: Contract, version: int, changed: list[Any], text: str) -> dict[str, Any]:
     return {
-        "id": identity,
-        "size": size,
+        "id": one.id,
+        "size": one.size,
         "version": version,
-        "cards": list(cards),
+        "cards": list(one.cards),
         "changed": changed,
+        "contract": plain(one),
         "when": "2025-11-30T02:00:00+00:00",
         "why": "first contract of this size" + text,
     }
@@ -181,6 +181,10 @@ def _write_smoke(root: Path, identity: str, *, rejected: bool, text: str) -> Non
             "form": "tp1-usp4",
             "command": ["vllm", "serve"],
             "started_at": "2025-11-30T02:01:00+00:00",
+            "evidence": [],
+            "state": "fit",
+            "generation": 0,
+            "night": "",
         },
     )
 
@@ -220,10 +224,10 @@ def _write_outputs(
         start, rows = prints.get(form, "same"), []
         for role, tier, steps in (*(("ramp", "few", 4),) * 2, *(WORK * 3 if form not in failed else ())):
             mark = f"w{window}r{len(rows)}" if start == "*" else start and f"{start}{steps}"
-            rows.append({"role": role, "tier": tier, "steps": steps, "status": "ok", "fingerprint": mark})
-        rows.append({"role": "capture", "tier": "few", "steps": 4, "status": "ok", "fingerprint": "captured"})
-        rows.append({"role": "measured", "tier": "few", "steps": 4, "status": "error", "fingerprint": "refused"})
-        write_csv(folder / "requests.csv", tuple(rows[0]), rows)
+            rows.append(_sent(len(rows), tier, role=Role(role), steps=steps, fingerprint=mark or None))
+        rows.append(_sent(len(rows), "few", role=Role.CAPTURE, fingerprint="captured"))
+        rows.append(_sent(len(rows), "few", status=RequestStatus.ERROR, fingerprint="refused"))
+        write_table(folder / "requests.csv", RequestRow, rows)
         if form in distances:
             session = json.loads((folder / "session.json").read_text())
             ok = distances[form] <= 1e-5
@@ -234,13 +238,18 @@ def _write_outputs(
             write_json(folder / "session.json", {key: value for key, value in session.items() if key != "schema"})
 
 
+def _sent(before: int, tier: str, **facts: Any) -> RequestRow:
+    return request_row(before + 1, tier, None, **facts)
+
+
 def _cards_of(form: str) -> int:
     tp, usp = form.split("-")
     return int(tp[2:]) * int(usp[3:])
 
 
 def _session(one: Contract, form: str, window: int, dead: bool, reason: str, text: str) -> dict[str, Any]:
-    reading = {"cards": [{"id": card, "temperature_c": 45 + card} for card in one.cards]}
+    seen = {"health": "OK", "hbm_used_mb": 3100, "power_w": 180, "processes": []}
+    reading = {"cards": [{"id": card, "temperature_c": 45 + card, **seen} for card in one.cards]}
     tp, usp = form.split("-")
     evidence = ["RuntimeError: NPU out of memory. Tried to allocate 28.00 GiB" + text] if dead else []
     return {
@@ -259,13 +268,21 @@ def _session(one: Contract, form: str, window: int, dead: bool, reason: str, tex
         "started_at": f"2025-11-30T02:0{window}:00+00:00",
         "finished_at": f"2025-11-30T02:0{window}:09+00:00",
         "duration_s": 9.1,
-        "proof": {"ok": not dead, "ranks_expected": one.size, "ranks_seen": 0 if dead else one.size, "failures": []},
+        "proof": {
+            "ok": not dead, "ranks_expected": one.size, "ranks_seen": 0 if dead else one.size,
+            "groups_expected": {}, "groups_seen": {}, "failures": [], "unproven": [],
+        },
         "ramp": {"requests": 3, "first_steady": 3, "steady": True, "why": "neighbours differ by 0.4 %"},
-        "log": {"lines": 900, "unusable_lines": 1, "stage_lines": 96, "lost_responses": 0, "denominators": {"bar": 8}},
+        "log": {
+            "lines": 900, "unusable_lines": 1, "stage_lines": 96, "lost_responses": 0, "denominators": {"bar": 8},
+            "closure_pct": None,
+        },
         "capture": {"status": "captured" if window == 1 else "off", "request": 10, "why": "after the last repeat"},
         "stop": {"how": "sigint", "seconds": 0.4, "exit_code": 0, "survivors": 0},
-        "circumstances": {"before": reading, "after": reading, "load": [0.4, 0.3, 0.2], "versions": {}},
+        "circumstances": {"before": reading, "after": reading, "load": 0.4, "versions": {}},
         "tries": [],
+        "generation": 0,
+        "night": "",
     }  # fmt: skip
 
 
@@ -300,11 +317,18 @@ def attribution(identity: str, form: str, size: int, text: str = "") -> dict[str
         "contract": identity,
         "form": form,
         "status": "analysed",
+        "family": "ascend",
         "capture": {"request": 10, "why": "after the last repeat, steady since request 3", "status": "captured"},
         "rows_read": 6400,
-        "rows_unusable": 3,
+        "rows_unusable": {"columns": 3},
         "steps": {
             "step": 1,
+            "why": "the only one",
+            "slowest_rank": 0,
+            "spread_pct": 0.0,
+            "agreement": None,
+            "all": [],
+            "whole_trace": [],
             "unprofiled_step_s": STEPS[form],
             "exposed_share": exposed / step_ms,
             "ranks": [
@@ -316,6 +340,7 @@ def attribution(identity: str, form: str, size: int, text: str = "") -> dict[str
                     "communication_ms": exposed + 0.1 * step_ms,
                     "free_ms": free,
                     "bubble_ms": 0,
+                    "preparing_ms": 0,
                     "stage_ms": step_ms,
                 }
                 for rank in range(size)
@@ -343,12 +368,18 @@ def attribution(identity: str, form: str, size: int, text: str = "") -> dict[str
                     "streams": [],
                 }
                 for rank in range(size)
-            ]
+            ],
+            "rows_read": 6400,
+            "rows_unusable": 3,
+            "unusable_causes": {"columns": 3},
+            "notes": [],
         },
         "masking": {
             "ranks": [
                 {
                     "rank": rank,
+                    "family": "alltoall",
+                    "communicator": "445",
                     "chunks": 4,
                     "C_ms": 8.0,
                     "F_ms": 6.0,
@@ -358,6 +389,7 @@ def attribution(identity: str, form: str, size: int, text: str = "") -> dict[str
                     "ideal": 0.75,
                     "bound": 0.5,
                     "measured": 0.25,
+                    "measured_family": None,
                     "achievement": 0.5,
                     "exposed_ms": exposed,
                     "warnings": [],
@@ -376,6 +408,8 @@ def attribution(identity: str, form: str, size: int, text: str = "") -> dict[str
                     "gap_empty_ms": 0.05 * step_ms,
                     "gap_released_ms": 0.28 * step_ms,
                     "groups": [],
+                    "producer_lag_ms": {"median": None, "within_100us_share": None},
+                    "findings": [],
                 }
                 for rank in range(size)
             ]
@@ -402,6 +436,9 @@ def _gates(identity: str, size: int, text: str) -> dict[str, Any]:
     statuses = ("passed", "passed", "passed", "unknown", "passed", "passed", "unknown")
     return {
         "contract": identity,
+        "size": size,
+        "bytes": [],
+        "decision": _size_decision(size, identity, text),
         "gates": [
             {
                 "gate": f"G{i}",
@@ -417,8 +454,35 @@ def _gates(identity: str, size: int, text: str) -> dict[str, Any]:
             if _cards_of(form) == size
             for i, status in enumerate(statuses, start=1)
         ],
-        "unexplained": ["alltoall moves 80 GB/s in the model and 95 GB/s in isolation" + text],
-        "projections": [{"projection": True, "text": "if exposed communication were at its bound, tp2-usp2 would win"}],
+        "unexplained": [
+            {
+                "form": "tp1-usp4",
+                "family": "alltoall",
+                "implied_gb_s": 80.0,
+                "isolated_gb_s": 95.0,
+                "concurrency": 1,
+                "text": "alltoall moves 80 GB/s in the model and 95 GB/s in isolation" + text,
+                "isolated_over_implied": 95 / 80,
+            }
+        ],
+        "projections": [
+            {
+                "projection": True,
+                "fix": "exposed_to_bound",
+                "form": "tp2-usp2",
+                "against": "tp1-usp4",
+                "measured_s": 1.1,
+                "step_s": 0.9,
+                "against_s": 1.0,
+                "quantity": "exposed communication per step",
+                "unit": "ms",
+                "level": 36.0,
+                "projected_level": 10.0,
+                "threshold": 20.0,
+                "reverses": True,
+                "text": "if exposed communication were at its bound, tp2-usp2 would win",
+            }
+        ],
     }
 
 
@@ -431,35 +495,41 @@ def _bandwidth(identity: str) -> dict[str, Any]:
     }
 
 
-def _decision(current: dict[int, str], text: str) -> dict[str, Any]:
-    sizes = {}
-    for size, identity in current.items():
-        path = ("winner", None) if size == 8 else ("winner", {2: "tp1-usp2", 4: "tp1-usp4"}[size])
-        sizes[str(size)] = {
-            "size": size,
-            "contract": identity,
-            "outcome": path[0],
-            "winner": path[1],
-            "runner_up": None,
-            "margin_pct": 10.0,
-            "tied_with": [],
-            "basis": "2 forms at the anchor tier" + text,
-            "sentence": "On these cards …",
-            "conditions": [
-                "When exposed communication of tp2 is above 20 ms, tp1 wins, else tp2; measured 36 ms." + text
-            ],
-            "unknowns": ["whether a larger message would help; the size sweep would tell" + text],
-            "reversal": ["when exposed communication of the tp2 form falls below 20 ms per step" + text],
-            "confidence": "high",
-        }
+def _size_decision(size: int, identity: str, text: str) -> dict[str, Any]:
     return {
-        "sizes": sizes,
-        "reverify_triggers": [
-            {"trigger": "order flip", "fired": False, "text": "both tiers rank the forms alike" + text},
-            {"trigger": "new fixed cost", "fired": True, "text": "decode 0.40 s → 0.80 s"},
-        ],
-        "scaling": [{"text": "tp1-uspN from 4 to 8 cards: 1.61 times faster, efficiency 81 %"}],
+        "size": size,
+        "contract": identity,
+        "outcome": "winner",
+        "winner": {1: None, 2: "tp1-usp2", 4: "tp1-usp4", 8: None}[size],
+        "runner_up": None,
+        "margin_pct": 10.0,
+        "tied_with": [],
+        "basis": "2 forms at the anchor tier" + text,
+        "sentence": "On these cards …",
+        "conditions": ["When exposed communication of tp2 is above 20 ms, tp1 wins, else tp2; measured 36 ms." + text],
+        "unknowns": ["whether a larger message would help; the size sweep would tell" + text],
+        "reversal": ["when exposed communication of the tp2 form falls below 20 ms per step" + text],
+        "confidence": "high",
     }
+
+
+def _decision(current: dict[int, str], text: str) -> dict[str, Any]:
+    scaling = {
+        "text": "tp1-uspN from 4 to 8 cards: 1.61 times faster, efficiency 81 %", "arm": "tp1", "form_from": "tp1-usp4",
+        "form_to": "tp1-usp8", "cards_from": 4, "cards_to": 8, "speedup": 1.61, "efficiency": 0.81,
+        "exposed_share_from": None, "exposed_share_to": None, "links_from": "UB", "links_to": "SYS+UB",
+    }  # fmt: skip
+    return {
+        "sizes": {str(size): _size_decision(size, identity, text) for size, identity in current.items()},
+        "size": 4, "winner": None, "runner_up": None, "margin_pct": None, "basis": "", "conditions": [], "unknowns": [],
+        "reversal": [], "confidence": "high", "sentence": None,
+        "reverify_triggers": [
+            {"size": 4, "trigger": "order flip", "fired": False, "text": "both tiers rank the forms alike" + text},
+            {"size": 4, "trigger": "new fixed cost", "fired": True, "text": "decode 0.40 s → 0.80 s"},
+        ],
+        "scaling": [scaling],
+        "skipped": [], "excluded": [], "pairs": [],
+    }  # fmt: skip
 
 
 def with_text(text: str) -> Settings:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from anchormatrix.records.attribution import Attribution, MaskBound, StepRow
 from anchormatrix.report.captured_steps import PART_WORDS, analysed, delta, pairs, why_not_analysed, why_without
 from anchormatrix.report.model import Measured
 from anchormatrix.report.plots.sheet import SMALL, TEXT, WIDTH, Entry, Sheet, note, text_width, x_axis
-from anchormatrix.report.step_breakdown import COLUMNS, Anatomy, Bound, RankStep
+from anchormatrix.report.step_breakdown import COLUMNS, bounds, part_ms, slowest
 
 _ROLES = {"computing": "compute", "exposed": "exposed", "free": "free", "bubble": "bubble"}
 _LABELS = 150.0  # the most that labels at the left may take
@@ -23,14 +24,14 @@ def step_parts(measured: Measured) -> Sheet:
     key = [
         Entry("block", _ROLES[part], PART_WORDS[part])
         for part in COLUMNS
-        if any(getattr(rank, part) > 0 for rank in found.values())
+        if any(part_ms(rank, part) > 0 for rank in found.values())
     ]
-    if any(rank.overlapped > 0 for rank in found.values()):
+    if any(rank.overlapped_ms > 0 for rank in found.values()):
         key.append(Entry("block", "hidden", "communication behind compute"))
     sheet.key(key)
     left = min(max(text_width(form, TEXT) for form in found) + 12, _LABELS)
-    longest = max(rank.stage for rank in found.values()) or 1.0
-    right = WIDTH - max(text_width(f"{rank.stage:.1f} ms", SMALL, bold=True) for rank in found.values()) - 8
+    longest = max(rank.stage_ms for rank in found.values()) or 1.0
+    right = WIDTH - max(text_width(f"{rank.stage_ms:.1f} ms", SMALL, bold=True) for rank in found.values()) - 8
     bottom = sheet.y + 27 * len(found)
     axes = sheet.chart((left, sheet.y, right, bottom), (0, longest))
     x_axis(axes, "ms, profiler on", lambda value: f"{value:g}", grid=False)
@@ -42,14 +43,14 @@ def step_parts(measured: Measured) -> Sheet:
     return sheet.finish()
 
 
-def _slowest(found: Mapping[str, Anatomy]) -> dict[str, RankStep]:
-    return {form: anatomy.slowest for form, anatomy in found.items() if anatomy.slowest is not None}
+def _slowest(found: Mapping[str, Attribution]) -> dict[str, StepRow]:
+    return {form: rank for form, attribution in found.items() if (rank := slowest(attribution))}
 
 
-def _stacked(sheet: Sheet, form: str, rank: RankStep, left: float, scale: float) -> None:
+def _stacked(sheet: Sheet, form: str, rank: StepRow, left: float, scale: float) -> None:
     x, y = left, sheet.y
     for part in COLUMNS:
-        value = getattr(rank, part)
+        value = part_ms(rank, part)
         width = value * scale
         sheet.block(
             x, y + 6, width, 14, _ROLES[part], tip=f"{form}, rank {rank.rank}: {PART_WORDS[part]} {value:.2f} ms"
@@ -57,9 +58,11 @@ def _stacked(sheet: Sheet, form: str, rank: RankStep, left: float, scale: float)
         if width > text_width(f"{value:.1f}", SMALL, bold=True) + 6:
             sheet.text(x + width / 2, y + 13, f"{value:.1f}", role="paper", align="center", size=SMALL, bold=True)
         x += width
-    if rank.overlapped > 0:
-        sheet.block(left, y + 1.5, rank.overlapped * scale, 3, "hidden", tip=f"{form}: hidden {rank.overlapped:.2f} ms")
-    sheet.text(x + 5, y + 13, f"{rank.stage:.1f} ms", size=SMALL, bold=True)
+    if rank.overlapped_ms > 0:
+        sheet.block(
+            left, y + 1.5, rank.overlapped_ms * scale, 3, "hidden", tip=f"{form}: hidden {rank.overlapped_ms:.2f} ms"
+        )
+    sheet.text(x + 5, y + 13, f"{rank.stage_ms:.1f} ms", size=SMALL, bold=True)
 
 
 def differences(measured: Measured) -> Sheet:
@@ -80,7 +83,7 @@ def differences(measured: Measured) -> Sheet:
     return sheet.finish()
 
 
-def _waterfall(sheet: Sheet, first: RankStep, second: RankStep) -> None:
+def _waterfall(sheet: Sheet, first: StepRow, second: StepRow) -> None:
     parts, stage, residual = delta(first, second)
     steps = [(part, value) for part, value in parts.items() if abs(value) > 1e-9]
     levels = [0.0]
@@ -110,7 +113,7 @@ def _waterfall(sheet: Sheet, first: RankStep, second: RankStep) -> None:
 def masking(measured: Measured) -> Sheet:
     """Measured masking against its bound, for the rank with the most exposed time of each form."""
     title = f"{measured.contract.size} cards · masked share of communication: measured against the bound"
-    found = {form: anatomy.bounds for form, anatomy in analysed(measured).items() if anatomy.bounds}
+    found = {form: ranks for form, attribution in analysed(measured).items() if (ranks := bounds(attribution))}
     if not found:
         return note(title, why_without(measured, "masking", "no capture of this contract has a masking bound"))
     sheet = Sheet(title)
@@ -122,23 +125,22 @@ def masking(measured: Measured) -> Sheet:
     first, *_, last = axes.get_xticklabels()
     first.set_horizontalalignment("left")
     last.set_horizontalalignment("right")
-    for form, bounds in found.items():
-        worst = min(bounds, key=lambda bound: (bound.measured if bound.measured is not None else 1, bound.rank))
+    for form, ranks in found.items():
+        worst = min(ranks, key=lambda bound: (bound.measured, bound.rank))
         words, y = _masking_words(worst), sheet.y
         room = WIDTH - text_width(words, SMALL) - 12
         sheet.text(0, y + 6, form, room=room)
         sheet.text(WIDTH, y + 6, words, align="right", size=SMALL)
         sheet.block(0, y + 14, WIDTH, 9, "panel")
-        sheet.block(0, y + 14, _within(worst.measured or 0.0) * WIDTH, 9, "hidden")
-        if worst.bound is not None:
-            x = _within(worst.bound) * WIDTH
-            sheet.line([x, x], [y + 12, y + 25], "ink", width=1.8)
+        sheet.block(0, y + 14, _within(worst.measured) * WIDTH, 9, "hidden")
+        x = _within(worst.bound) * WIDTH
+        sheet.line([x, x], [y + 12, y + 25], "ink", width=1.8)
         sheet.y += 30
     sheet.y = bottom + 26
     return sheet.finish()
 
 
-def _masking_words(bound: Bound) -> str:
+def _masking_words(bound: MaskBound) -> str:
     ratio = f"c/f {bound.c_ms / bound.f_ms:.2f}" if bound.f_ms else "no compute to hide behind"
     reached = "off" if bound.chunks <= 1 else f"{_share(bound.measured)} of at most {_share(bound.bound)}"
     return f"{reached} · n {bound.chunks} · {ratio} · rank {bound.rank}"
@@ -148,8 +150,8 @@ def _within(share: float) -> float:
     return min(max(share, 0.0), 1.0)
 
 
-def _share(value: float | None) -> str:
-    return "unknown" if value is None else f"{100 * value:.1f} %"
+def _share(value: float) -> str:
+    return f"{100 * value:.1f} %"
 
 
 def _signed_ms(value: float) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from anchormatrix.records.cells import Cell
 from anchormatrix.records.settings import ANCHOR, FEW
-from anchormatrix.report.facts import Cell
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.plots.palette import PALETTE
 from anchormatrix.report.plots.sheet import SMALL, WIDTH, Entry, Sheet, note, text_width, x_axis
@@ -107,7 +107,7 @@ def step_times(report: Report, measured: Measured) -> Sheet:
     rows, values = [], []
     for form in measured.measured_forms:
         for tier in (FEW, ANCHOR):
-            cells = [cell for cell in measured.windows(form, tier) if cell.values_s]
+            cells = measured.windows(form, tier)
             pooled = measured.cell(form, tier)
             shown = cells or ([pooled] if pooled and pooled.values_s else [])
             marks = [mark for i, cell in enumerate(shown) for mark in _repeats(cell, tier, i, len(shown))]
@@ -136,10 +136,10 @@ def step_times(report: Report, measured: Measured) -> Sheet:
 
 def ratios(report: Report) -> Sheet:
     """r − 1 of every form, with the band inside which the few-step tier may stand for the anchor."""
-    title, limit = "Anchor against few: r − 1, by form", report.drift_limit_pct
+    title, limit = "Anchor against few: r − 1, by form", report.limits.drift_pct
     rows = []
     for measured in report.measured:
-        found = measured.verdict.value.ratio if measured.verdict.value else {}
+        found = measured.verdict.value.r if measured.verdict.value else {}
         for form, ratio in found.items():
             off = 100 * (ratio - 1)
             role = "muted" if not measured.readable(form) else "good" if abs(off) <= limit else "bad"
@@ -162,18 +162,18 @@ def ratios(report: Report) -> Sheet:
 
 def dispersions(report: Report) -> Sheet:
     """Dispersion of every cell against the limit."""
-    title, limit = "Dispersion of each cell: (max − min) ÷ median", report.dispersion_limit_pct
+    title, limit = "Dispersion of each cell: (max − min) ÷ median", report.limits.dispersion_pct
     rows = []
     for measured in report.measured:
         for form in measured.measured_forms:
             for tier in (FEW, ANCHOR):
                 pooled = measured.cell(form, tier)
-                cells = [cell for cell in measured.windows(form, tier) if cell.dispersion_pct is not None]
+                cells = measured.windows(form, tier)
                 if not pooled or pooled.dispersion_pct is None:
                     continue
                 role = "ink" if pooled.usable else "bad"
                 marks = tuple(
-                    Mark(cell.dispersion_pct or 0, _SHAPES[tier], tier, f"window {cell.window}", bool(i))
+                    Mark(cell.dispersion_pct, _SHAPES[tier], tier, f"window {cell.window}", bool(i))
                     for i, cell in enumerate(cells)
                 )
                 words = f"{pooled.dispersion_pct:.2f} %" + ("" if pooled.usable else ", unusable")
@@ -192,10 +192,10 @@ def dispersions(report: Report) -> Sheet:
 
 def drifts(report: Report) -> Sheet:
     """How far each cell moved between its windows."""
-    title, limit = "Second window against the first: change of each cell's median", report.window_drift_limit_pct
+    title, limit = "Second window against the first: change of each cell's median", report.limits.window_drift_pct
     rows = []
     for measured in report.measured:
-        for drift in measured.verdict.value.drifts if measured.verdict.value else ():
+        for drift in measured.verdict.value.window_drift if measured.verdict.value else ():
             role = "bad" if drift.exceeds else "good"
             mark = Mark(drift.drift_pct, "cross" if drift.exceeds else _SHAPES.get(drift.tier, "circle"), role, "")
             rows.append(
@@ -231,10 +231,9 @@ def _fitting(values: Sequence[float]) -> Scale:
 
 
 def _cell_words(cell: Cell | None) -> str:
-    if cell is None or cell.step_s is None:
+    if cell is None:
         return "not measured"
-    spread = "" if cell.dispersion_pct is None else f" · {cell.dispersion_pct:.1f} %"
-    return f"{cell.step_s:.3f} s{spread} · n {cell.repeats}"
+    return f"{cell.step_s:.3f} s · {cell.dispersion_pct:.1f} % · n {cell.repeats}"
 
 
 def _tier_words(report: Report, tier: str) -> str:

@@ -9,11 +9,11 @@ from itertools import combinations
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
-from anchormatrix.records.host import Topology, is_fast
-from anchormatrix.report.facts import CardState
+from anchormatrix.records.host import Card, Topology, is_fast
 from anchormatrix.report.model import Report
 from anchormatrix.report.plots.palette import PALETTE
 from anchormatrix.report.plots.sheet import SMALL, WIDTH, Entry, Sheet, note
+from anchormatrix.report.tables import is_alarmed, tenants
 
 _LEFT, _GAP = 104.0, 12.0  # the column of labels, and between domains
 _SMALLEST = 6.5
@@ -35,7 +35,7 @@ def host_picture(report: Report) -> Sheet:
         _draw_domain(sheet, topology, domain, number, columns, pitch)
     for row, words in ((size + 9, "health"), (size + 20, "GiB in use / in all")):
         sheet.text(0, top + row, words, role="muted", size=SMALL)
-    states = {card.id: card for card in report.cards.value or ()}
+    states = {card.id: card for card in (report.health.value.cards if report.health.value else ())}
     for card in topology.cards:
         _draw_card(sheet, card, states.get(card), columns[card], size, pitch, residue=card in report.residue)
     sheet.y = top + size + 46
@@ -107,10 +107,10 @@ def _draw_domain(
 
 
 def _draw_card(
-    sheet: Sheet, card: int, state: CardState | None, x: float, size: float, pitch: float, *, residue: bool
+    sheet: Sheet, card: int, state: Card | None, x: float, size: float, pitch: float, *, residue: bool
 ) -> None:
-    alarmed = residue or (state is not None and state.alarmed)
-    foreign = state.foreign if state else ()
+    alarmed = residue or (state is not None and is_alarmed(state))
+    foreign = tenants(state) if state else ()
     role = "bad" if alarmed else "waiting" if foreign else "compute"
     words = f"card {card}" + (f": {state.name}, health {state.health}" if state else ": not in the health listing")
     words += "; its smoke found the residue state" if residue else ""
@@ -132,8 +132,8 @@ def _draw_card(
         size=_SMALLEST,
         room=pitch - 2,
     )
-    if state and state.total_mb:
-        used = f"{state.used_mb / 1024:.0f}/{state.total_mb / 1024:.0f}"
+    if state and state.hbm_total_mb:
+        used = f"{state.hbm_used_mb / 1024:.0f}/{state.hbm_total_mb / 1024:.0f}"
         sheet.text(x, top + size + 20, used, role="muted", align="center", size=_SMALLEST, room=pitch - 2)
 
 
