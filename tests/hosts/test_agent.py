@@ -20,7 +20,8 @@ def started(tmp_path: Path, *options: str) -> tuple[subprocess.Popen[bytes], int
     agent = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert agent.stdin is not None
     lease = {"directory": str(tmp_path / "leases"), "cards": [3], "holder": {"what": "test"}, "wait_s": 0}
-    server = {"argv": ["sleep", "60"], "env": {}, "path": [], "log": str(tmp_path / "log"), "token": "of this test"}
+    server = {"argv": ["sleep", "60"], "env": {}, "path": [], "log": str(tmp_path / "log"), "token": str(tmp_path)}
+    # The token is this test's own: an agent stops whatever carries it, also what another test started meanwhile.
     start = request(op="start", grace_s=5, stop_command=[], **server)
     # All at once: however slow this test is, the agent hears nothing but silence only after the server has started.
     agent.stdin.write(sources + request(op="lease", **lease) + start)
