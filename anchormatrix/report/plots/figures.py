@@ -48,11 +48,11 @@ def write_figures(report: Report, folder: Path) -> dict[str, Figure]:
 
     One part is in memory at a time. Raises :class:`WriteError` when a file cannot be written.
     """
-    from anchormatrix.report.plots.output import drawn  # noqa: PLC0415  loads matplotlib
+    from anchormatrix.report.plots.output import collecting_figures, drawn  # noqa: PLC0415  loads matplotlib
     from anchormatrix.report.plots.sheet import style  # noqa: PLC0415
 
     found = {}
-    with style():
+    with style(), collecting_figures():
         for name, parts in _contents(report).items():
             readings = [clean_text(reading) for _, reading in parts]
             said = " ".join(filter(None, readings))

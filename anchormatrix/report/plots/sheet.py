@@ -15,7 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
-from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.patches import FancyBboxPatch, PathPatch
+from matplotlib.path import Path
 from matplotlib.textpath import TextToPath
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import Affine2D
@@ -29,6 +30,7 @@ _STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",  # the one that matplotlib brings, so that every machine draws the same
     "text.parse_math": False,  # a dollar sign from outside is a dollar sign
     "text.usetex": False,
+    "text.hinting": "no_hinting",  # as SVG and PDF: the PNG has enough pixels, and its letters the same widths
     "svg.fonttype": "none",
     "svg.hashsalt": "anchormatrix",
     "figure.facecolor": PALETTE["paper"][0],
@@ -131,7 +133,9 @@ class Sheet:
 
     def block(self, x: float, y: float, width: float, height: float, role: str, *, tip: str = "") -> None:
         """A filled rectangle."""
-        self.add(Rectangle((x, y), max(width, 0.0), height, facecolor=PALETTE[role][0], edgecolor="none"), tip)
+        right, bottom = x + max(width, 0.0), y + height
+        outline = Path([(x, y), (right, y), (right, bottom), (x, bottom), (x, y)], closed=True)
+        self.add(PathPatch(outline, facecolor=PALETTE[role][0], edgecolor="none"), tip)
 
     def card(
         self, x: float, y: float, width: float, height: float, role: str, *, inside: str = "", tip: str = ""
