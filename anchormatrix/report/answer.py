@@ -1,4 +1,4 @@
-"""The report's words: the answer in two sentences, a card per size, and one sentence of reading per picture.
+"""The answer of each size: what is decided, what it rests on, and what would change it.
 
 Every sentence follows from the numbers it names; "no difference" and "not decidable, because …" are answers too.
 """
@@ -6,7 +6,6 @@ Every sentence follows from the numbers it names; "no difference" and "not decid
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from anchormatrix.planning.groups import show
@@ -17,6 +16,7 @@ from anchormatrix.records.smoke import SmokeStatus
 from anchormatrix.records.verdict import Verdict, VerdictStatus
 from anchormatrix.report.captured_steps import unlike_timed
 from anchormatrix.report.model import Measured, Report, runner_up
+from anchormatrix.report.words import listed
 
 WINNER, NO_DIFFERENCE, NOT_DECIDABLE, NO_GROUP = "winner", "no difference", "not decidable", "no group"
 _TRUST = {
@@ -53,11 +53,6 @@ class SizeAnswer:
 def size_answers(report: Report) -> tuple[SizeAnswer, ...]:
     """The answer of every configured size, in order."""
     return tuple(_size_answer(report, size) for size in report.sizes)
-
-
-def opening(report: Report, answers: Sequence[SizeAnswer]) -> tuple[str, str]:
-    """The two sentences the report opens with: what to use and what it rests on; whether few steps may be trusted."""
-    return _what_to_use(report, answers), _whether_to_trust(report, answers)
 
 
 def _size_answer(report: Report, size: int) -> SizeAnswer:
@@ -178,7 +173,7 @@ def worst_dispersion(measured: Measured) -> float | None:
 def _changes(report: Report, verdict: Verdict, choice: SizeDecision | None) -> tuple[str, ...]:
     """What would change the answer of a size."""
     found = [_first_sentence(text) for text in choice.reversal[:1]] if choice and verdict.winner else []
-    if cure := _remedy(verdict):
+    if cure := remedy(verdict):
         found.append(cure)
     if verdict.r and verdict.status is VerdictStatus.EXTRAPOLATES:
         form, ratio = max(verdict.r.items(), key=lambda item: abs(item[1] - 1))
@@ -225,94 +220,6 @@ def _blurred(verdict: Verdict) -> tuple[str, ...]:
     return tied if len(tied) > 1 and not set(tied) & set(verdict.tied_with) - {verdict.winner} else ()
 
 
-def _what_to_use(report: Report, answers: Sequence[SizeAnswer]) -> str:
-    parts = []
-    decided = [answer for answer in answers if answer.outcome == WINNER]
-    equal = [answer for answer in answers if answer.outcome == NO_DIFFERENCE]
-    if decided:
-        parts.append("use " + listed(f"{one.headline} on {count_of(one.size)} ({one.detail})" for one in decided))
-    parts += [f"on {count_of(one.size)} there is no difference: {one.detail}" for one in equal]
-    rests = _rests_on(report, [*decided, *equal])
-    if rests:
-        parts[-1] += f", which rests on {rests}"
-    for answer in answers:
-        if answer.outcome == NOT_DECIDABLE:
-            parts.append(
-                f"{count_of(answer.size)} {'is' if answer.size == 1 else 'are'} not decidable, {answer.detail}"
-            )
-        elif answer.outcome == NO_GROUP:
-            parts.append(
-                f"{count_of(answer.size)} {'has' if answer.size == 1 else 'have'} no legal group, {answer.detail}"
-            )
-    return capital("; ".join(parts)) + "." if parts else "Nothing was asked for: the configuration names no size."
-
-
-def _rests_on(report: Report, answers: Sequence[SizeAnswer]) -> str:
-    designs: dict[str, list[int]] = {}
-    measured = [answer.measured for answer in answers if answer.measured]
-    for one in measured:
-        designs.setdefault(design(report, one).split(", dispersion")[0], []).append(one.contract.size)
-    worst = max((value for one in measured if (value := worst_dispersion(one)) is not None), default=None)
-    text = "; ".join(
-        words + (f" ({listed(map(str, sizes))} cards)" if len(designs) > 1 else "") for words, sizes in designs.items()
-    )
-    return f"the {text}, dispersion at most {worst:.1f} %" if text and worst is not None else text
-
-
-def _whether_to_trust(report: Report, answers: Sequence[SizeAnswer]) -> str:
-    few = report.tiers.get(FEW, "?")
-    trusted = [answer for answer in answers if answer.trusted]
-    reasons: dict[str, list[SizeAnswer]] = {}
-    for answer in answers:
-        if answer.trusted is False:
-            reasons.setdefault(answer.trust.removeprefix(f"The {few}-step ranking "), []).append(answer)
-    if not trusted and not reasons:
-        return f"Whether a {few}-step ranking may be trusted was not measured."
-    parts = [f"the {few}-step ranking may be trusted on {_cards(trusted)}"] if trusted else []
-    for reason, found in reasons.items():
-        subject = "it" if parts else f"the {few}-step ranking"
-        parts.append(f"on {_cards(found)} {subject} {reason}")
-    return capital("; ".join(parts)) + f"; {_what_changes_it(trusted, reasons.values())}."
-
-
-def _what_changes_it(trusted: Sequence[SizeAnswer], distrusted: Collection[Sequence[SizeAnswer]]) -> str:
-    cures: dict[str, list[SizeAnswer]] = {}
-    for answer in (answer for found in distrusted for answer in found):
-        if cure := _cure(answer):
-            cures.setdefault(cure, []).append(answer)
-    if len(cures) == 1 and not trusted and len(next(iter(cures.values()))) == sum(map(len, distrusted)):
-        return f"so {next(iter(cures))}"
-    if cures:
-        return "so " + "; ".join(f"{cure} ({_cards(found)})" for cure, found in cures.items())
-    return "another card group, software version or workload starts a new contract and asks the question again"
-
-
-def _cure(answer: SizeAnswer) -> str:
-    verdict = answer.measured.verdict.value if answer.measured else None
-    return _remedy(verdict).rstrip(".") if verdict else ""
-
-
-def _remedy(verdict: Verdict) -> str:
+def remedy(verdict: Verdict) -> str:
     """What would settle a doubtful verdict; nothing when there is no doubt or the anchor settles it (an order flip)."""
     return "" if verdict.status in (VerdictStatus.EXTRAPOLATES, VerdictStatus.ORDER_FLIP) else verdict.cure
-
-
-def _cards(answers: Sequence[SizeAnswer]) -> str:
-    sizes = listed([str(answer.size) for answer in answers])
-    return count_of(answers[0].size) if len(answers) == 1 else f"{sizes} cards"
-
-
-def count_of(size: int) -> str:
-    """A number of cards in words: ``1 card``, ``4 cards``."""
-    return f"{size} card" if size == 1 else f"{size} cards"
-
-
-def listed(words: Iterable[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
-    found = list(words)
-    return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}" if found else ""
-
-
-def capital(text: str) -> str:
-    """The text with its first letter as a capital; the others stay."""
-    return text[:1].upper() + text[1:]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from anchormatrix.records.attribution import Attribution, MaskBound
 from anchormatrix.records.cells import ALL
 from anchormatrix.records.settings import ANCHOR
-from anchormatrix.report.answer import capital, listed
 from anchormatrix.report.captured_steps import PART_WORDS, analysed, delta, pairs, unlike_timed, why_not_analysed
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.step_breakdown import (
@@ -20,6 +19,7 @@ from anchormatrix.report.step_breakdown import (
     unprofiled_step_s,
     waits,
 )
+from anchormatrix.report.words import capital, listed
 
 _TOLD = 3  # forms that a sentence speaks of; the picture shows all
 _HIDDEN_BY_HEADS = ("alltoall", "alltoallv", "allgather")  # families that carry heads or their keys and values

@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from anchormatrix.report import analysis_tables, captions, contract_tables, outputs, speedup, tables
-from anchormatrix.report.answer import SizeAnswer, opening
+from anchormatrix.report import captions
+from anchormatrix.report.answer import SizeAnswer
 from anchormatrix.report.captured_steps import analysed, why_not_analysed
 from anchormatrix.report.html import command_line
 from anchormatrix.report.model import Measured, Report
+from anchormatrix.report.opening import opening
 from anchormatrix.report.source import clean_text
+from anchormatrix.report.tables import analysis, cells, contracts, host, outputs, sessions, speedup
+from anchormatrix.report.tables.table import Table
+from anchormatrix.report.words import count_of
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]|#~])")
 
@@ -26,8 +30,8 @@ def evidence(report: Report, answers: Sequence[SizeAnswer]) -> str:
         "## Decision per size",
         *(_answer(answer) for answer in answers),
         "## Cells",
-        _table(tables.cells(report)),
-        _md(tables.CELLS_NOTE),
+        _table(cells.cells(report)),
+        _md(cells.CELLS_NOTE),
         "\n".join(
             f"- {_md(text)}"
             for text in (
@@ -45,35 +49,35 @@ def evidence(report: Report, answers: Sequence[SizeAnswer]) -> str:
         _table(outputs.table(report)),
         _md(outputs.NOTE),
         "## Without a number",
-        _table(tables.not_measured(report)),
-        _md(tables.NOT_MEASURED_NOTE) if tables.not_measured(report).rows else "",
+        _table(sessions.not_measured(report)),
+        _md(sessions.NOT_MEASURED_NOTE) if sessions.not_measured(report).rows else "",
         *_left_out(report),
         "## Smoke",
-        _table(tables.smokes(report)),
-        _md(tables.SMOKES_NOTE),
+        _table(host.smokes(report)),
+        _md(host.SMOKES_NOTE),
         "## Where the step goes",
         *(_breakdown(measured) for measured in report.measured),
         "## Gates",
-        _md(analysis_tables.GATES_NOTE),
+        _md(analysis.GATES_NOTE),
         *(_gates(measured) for measured in report.measured),
         *_conditions(report),
         "## Contracts",
-        _table(contract_tables.own_facts(report)),
-        _table(contract_tables.shared_facts(report)),
+        _table(contracts.own_facts(report)),
+        _table(contracts.shared_facts(report)),
         "### History",
-        _table(contract_tables.history(report)),
+        _table(contracts.history(report)),
         "## Sessions",
-        _table(tables.sessions(report)),
-        _table(tables.circumstances(report)),
+        _table(sessions.sessions(report)),
+        _table(sessions.circumstances(report)),
         "## Host",
-        _table(tables.cards(report)),
-        _table(tables.rejected_groups(report)),
-        _table(tables.versions(report)),
+        _table(host.cards(report)),
+        _table(host.rejected_groups(report)),
+        _table(host.versions(report)),
         *_reruns(report),
         "## Commands",
         *(
             _command(f"{contract}, {session.form}, window {session.window}", command_line(session))
-            for contract, session in tables.commands(report)
+            for contract, session in sessions.commands(report)
         ),
         *_problems(report),
     ]
@@ -89,7 +93,7 @@ def _when(report: Report) -> str:
 
 
 def _answer(answer: SizeAnswer) -> str:
-    lines = [f"- **{answer.size} cards: {_md(answer.headline)}**, {_md(answer.detail)}"]
+    lines = [f"- **{count_of(answer.size)}: {_md(answer.headline)}**, {_md(answer.detail)}"]
     lines += [f"  - {_md(text)}" for text in (answer.trust, answer.basis) if text]
     lines += [f"  - warning: {_md(text)}" for text in answer.warnings]
     lines += [f"  - would change it: {_md(text)}" for text in answer.changes]
@@ -99,7 +103,7 @@ def _answer(answer: SizeAnswer) -> str:
 
 
 def _breakdown(measured: Measured) -> str:
-    head = f"### {measured.contract.size} cards, {_md(measured.contract.id)} v{measured.contract.version}"
+    head = f"### {count_of(measured.contract.size)}, {_md(measured.contract.id)} v{measured.contract.version}"
     if not analysed(measured):
         return f"{head}\n\nAttribution is missing: {_md(why_not_analysed(measured))}."
     sentences = (
@@ -110,22 +114,18 @@ def _breakdown(measured: Measured) -> str:
         captions.of_collectives(measured),
     )
     listed = "\n".join(f"- {_md(text)}" for text in sentences)
-    return "\n\n".join(
-        (head, listed, _table(analysis_tables.collectives(measured)), _table(analysis_tables.proofs(measured)))
-    )
+    return "\n\n".join((head, listed, _table(analysis.collectives(measured)), _table(analysis.proofs(measured))))
 
 
 def _gates(measured: Measured) -> str:
-    head = f"### {measured.contract.size} cards, {_md(measured.contract.id)} v{measured.contract.version}"
+    head = f"### {count_of(measured.contract.size)}, {_md(measured.contract.id)} v{measured.contract.version}"
     gates = measured.gates.value
     if gates is None:
         return f"{head}\n\nGates are missing: {_md(measured.gates.missing)}."
     extra = [f"- unexplained: {_md(text)}" for text in (one.text for one in gates.unexplained)]
     told = {gate.text for gate in gates.gates}
     extra += [f"- {_md(text)}" for text in (one.text for one in gates.projections) if text not in told]
-    return "\n\n".join(
-        part for part in (head, _table(analysis_tables.gate_details(measured)), "\n".join(extra)) if part
-    )
+    return "\n\n".join(part for part in (head, _table(analysis.gate_details(measured)), "\n".join(extra)) if part)
 
 
 def _conditions(report: Report) -> list[str]:
@@ -139,33 +139,33 @@ def _conditions(report: Report) -> list[str]:
         for text in (*(one.text for one in gates.gates), *(one.text for one in gates.projections))
     }
     listed = [
-        f"- {one.size} cards: {_md(text)}"
+        f"- {count_of(one.size)}: {_md(text)}"
         for one in decision.sizes.values()
         for text in one.reversal
         if text not in told
     ]
     listed += [f"- scaling: {_md(text)}" for text in (one.text for one in decision.scaling)]
-    return ["## When to verify again", _table(analysis_tables.triggers(report)), "\n".join(listed)]
+    return ["## When to verify again", _table(analysis.triggers(report)), "\n".join(listed)]
 
 
 def _left_out(report: Report) -> list[str]:
-    found = tables.left_out(report)
+    found = sessions.left_out(report)
     return ["## Left out on purpose", _table(found)] if found.rows else []
 
 
 def _reruns(report: Report) -> list[str]:
-    return ["## Cells measured again", _table(tables.reruns(report))] if report.reruns else []
+    return ["## Cells measured again", _table(cells.reruns(report))] if report.reruns else []
 
 
 def _problems(report: Report) -> list[str]:
-    return ["## Unreadable files", _table(tables.problems(report))] if report.problems else []
+    return ["## Unreadable files", _table(cells.problems(report))] if report.problems else []
 
 
 def _command(session: str, line: str) -> str:
     return f"{_md(session)}\n\n    {line.replace(chr(10), ' ')}"
 
 
-def _table(table: tables.Table) -> str:
+def _table(table: Table) -> str:
     if not table.rows:
         return _md(table.empty)
     lines = [

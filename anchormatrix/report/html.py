@@ -12,16 +12,20 @@ import jinja2
 from markupsafe import Markup, escape
 
 from anchormatrix.records.session import Session
-from anchormatrix.report import analysis_tables, captions, contract_tables, outputs, speedup, tables
-from anchormatrix.report.answer import SizeAnswer, opening
+from anchormatrix.report import captions
+from anchormatrix.report.answer import SizeAnswer
 from anchormatrix.report.captured_steps import analysed, why_not_analysed
 from anchormatrix.report.model import Measured, Report
+from anchormatrix.report.opening import opening
 from anchormatrix.report.plots.figures import Figure
 from anchormatrix.report.plots.palette import theme_css
 from anchormatrix.report.source import clean_text
+from anchormatrix.report.tables import analysis, cells, contracts, host, outputs, sessions, speedup
+from anchormatrix.report.tables.table import Table
+from anchormatrix.report.words import count_of, minute
 
 _FORM = re.compile(r"\btp\d+-usp\d+[\w+-]*")
-_FIGURE = re.compile(r"(?<=\d) (?=(?:%|(?:s|ms|cards|steps|windows)\b))|(?<=\br) (?==)|(?<=\br =) ")
+_FIGURE = re.compile(r"(?<=\d) (?=(?:%|(?:s|ms|cards?|steps|windows)\b))|(?<=\br) (?==)|(?<=\br =) ")
 _TEMPLATES = Path(__file__).parent / "templates"
 _OF_THE_STEP = ("step-parts", "step-differences", "masking-bound", "layer-timeline")
 _SECRETS = ("token", "secret", "password", "passwd", "api_key", "apikey", "credential")
@@ -38,15 +42,15 @@ def page(report: Report, answers: Sequence[SizeAnswer], figures: Mapping[str, Fi
         tables=_tables(report),
         attribution={m.contract.id: _attribution(m, i, figures) for i, m in enumerate(report.measured)},
         gates={measured.contract.id: _gates(report, measured) for measured in report.measured},
-        gates_note=analysis_tables.GATES_NOTE,
-        smokes_note=tables.SMOKES_NOTE,
-        not_measured_note=tables.NOT_MEASURED_NOTE,
-        cells_note=tables.CELLS_NOTE,
+        gates_note=analysis.GATES_NOTE,
+        smokes_note=host.SMOKES_NOTE,
+        not_measured_note=sessions.NOT_MEASURED_NOTE,
+        cells_note=cells.CELLS_NOTE,
         outputs_note=outputs.NOTE,
         outputs_reading=outputs.reading(report),
         speedups_note=speedup.NOTE,
-        commands=[(contract, session, command_line(session)) for contract, session in tables.commands(report)],
-        cell_count=tables.pooled_count(report),
+        commands=[(contract, session, command_line(session)) for contract, session in sessions.commands(report)],
+        cell_count=cells.pooled_count(report),
     )
 
 
@@ -62,7 +66,8 @@ def rendered(template: str, **values: Any) -> str:
     )
     environment.filters["picture"] = Markup  # only for text that this package made and escaped itself
     environment.filters["unbroken"] = unbroken
-    environment.filters["minute"] = tables.minute
+    environment.filters["minute"] = minute
+    environment.filters["cards"] = count_of
     style = (_TEMPLATES / "report.css").read_text(encoding="utf-8")
     return environment.get_template(template).render(theme=theme_css(), style=style, **values)
 
@@ -88,25 +93,25 @@ def command_line(session: Session) -> str:
     return clean_text(line)
 
 
-def _tables(report: Report) -> dict[str, tables.Table]:
+def _tables(report: Report) -> dict[str, Table]:
     return {
-        "cards": tables.cards(report),
-        "rejected_groups": tables.rejected_groups(report),
-        "not_measured": tables.not_measured(report),
-        "left_out": tables.left_out(report),
-        "smokes": tables.smokes(report),
-        "own_facts": contract_tables.own_facts(report),
-        "shared_facts": contract_tables.shared_facts(report),
-        "history": contract_tables.history(report),
-        "cells": tables.cells(report),
+        "cards": host.cards(report),
+        "rejected_groups": host.rejected_groups(report),
+        "not_measured": sessions.not_measured(report),
+        "left_out": sessions.left_out(report),
+        "smokes": host.smokes(report),
+        "own_facts": contracts.own_facts(report),
+        "shared_facts": contracts.shared_facts(report),
+        "history": contracts.history(report),
+        "cells": cells.cells(report),
         "outputs": outputs.table(report),
         "speedups": speedup.table(report),
-        "sessions": tables.sessions(report),
-        "circumstances": tables.circumstances(report),
-        "versions": tables.versions(report),
-        "triggers": analysis_tables.triggers(report),
-        "reruns": tables.reruns(report),
-        "problems": tables.problems(report),
+        "sessions": sessions.sessions(report),
+        "circumstances": sessions.circumstances(report),
+        "versions": host.versions(report),
+        "triggers": analysis.triggers(report),
+        "reruns": cells.reruns(report),
+        "problems": cells.problems(report),
     }
 
 
@@ -115,9 +120,9 @@ def _attribution(measured: Measured, index: int, figures: Mapping[str, Figure]) 
     return {
         "forms": list(found),
         "pictures": [figures[name].parts[index] for name in _OF_THE_STEP],
-        "collectives": analysis_tables.collectives(measured),
+        "collectives": analysis.collectives(measured),
         "collectives_reading": captions.of_collectives(measured),
-        "proofs": analysis_tables.proofs(measured),
+        "proofs": analysis.proofs(measured),
         "not_analysed": why_not_analysed(measured) if len(found) < len(measured.attributions) or not found else "",
     }
 
@@ -131,7 +136,7 @@ def _gates(report: Report, measured: Measured) -> dict[str, Any]:
             for one in (measured.gates.value.projections if measured.gates.value else ())
             if one.text not in told
         ],
-        "matrix": analysis_tables.gate_matrix(measured),
-        "details": analysis_tables.gate_details(measured),
-        "bandwidth": analysis_tables.bandwidth(measured),
+        "matrix": analysis.gate_matrix(measured),
+        "details": analysis.gate_details(measured),
+        "bandwidth": analysis.bandwidth(measured),
     }

@@ -12,7 +12,8 @@ from anchormatrix.records.night import NightCell, NightOutcome, Tonight
 from anchormatrix.records.settings import Settings
 from anchormatrix.report.html import rendered
 from anchormatrix.report.plots.figures import fonts_kept_in, trend_pictures
-from anchormatrix.report.tables import Table
+from anchormatrix.report.tables.table import Table
+from anchormatrix.report.words import count_of
 from anchormatrix.store.codec import write_record
 from anchormatrix.store.files import write_text
 
@@ -104,7 +105,8 @@ def _called_words(item: SeriesReview) -> str:
     when = "tonight" if judged.new and since == item.night else f"since {since}"
     cause = f"with it changed {'; '.join(item.changed)}" if item.changed else "no recorded circumstance changed with it"
     return (
-        f"{item.series.form} {item.series.tier} on {item.size} cards is {abs(judged.shift_pct):.1f} % {speed} {when}"
+        f"{item.series.form} {item.series.tier} on {count_of(item.size)}"
+        f" is {abs(judged.shift_pct):.1f} % {speed} {when}"
         f" (before {judged.level_s:.4g} s, noise {judged.noise_pct or 0:.2f} % in {len(judged.level)} nights); {cause}"
     )
 
@@ -112,7 +114,7 @@ def _called_words(item: SeriesReview) -> str:
 def _boundary_words(boundary: Boundary) -> str:
     changed = "; ".join(boundary.changed[:6]) or "nothing that is recorded"
     return (
-        f"{boundary.size} cards: contract {boundary.before} gave way to {boundary.after} on {boundary.night},"
+        f"{count_of(boundary.size)}: contract {boundary.before} gave way to {boundary.after} on {boundary.night},"
         f" not compared across; changed: {changed}"
     )
 

@@ -10,9 +10,9 @@ import msgspec
 from anchormatrix.planning.groups import show
 from anchormatrix.records.cells import Cell
 from anchormatrix.records.verdict import VerdictStatus
-from anchormatrix.report import outputs, speedup
 from anchormatrix.report.answer import SizeAnswer
 from anchormatrix.report.model import Measured, Report
+from anchormatrix.report.tables import outputs, speedup
 
 CELL_COLUMNS = (
     "contract", "form", "tier", "window", "repeats", "step_s", "dispersion_pct", "usable", "reason", "values_s", "note",

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from report_results import settings, write_results
 
-from anchormatrix.report.answer import SizeAnswer, opening, size_answers
+from anchormatrix.report.answer import SizeAnswer, size_answers
 from anchormatrix.report.captions import of_ratios
 from anchormatrix.report.load import load_report
 from anchormatrix.report.model import Report
+from anchormatrix.report.opening import opening
 from anchormatrix.report.summary import cell_rows, summary
 
 

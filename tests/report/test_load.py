@@ -12,12 +12,12 @@ from report_results import contract, settings, write_results
 from run_plans import contract_plan
 
 from anchormatrix.records.plan import RunPlan
-from anchormatrix.report import tables
 from anchormatrix.report.answer import size_answers
 from anchormatrix.report.build import build_report
 from anchormatrix.report.load import load_report
 from anchormatrix.report.model import Report
 from anchormatrix.report.source import Source, clean, clean_text
+from anchormatrix.report.tables import sessions
 from anchormatrix.store.files import write_json
 
 
@@ -134,8 +134,8 @@ def test_a_session_left_out_on_purpose_is_no_failure(tmp_path: Path) -> None:
     with_session(tmp_path, "tp1-usp4", 3, status="skipped", reason="enough windows are clean", evidence=[])
     with_session(tmp_path, "tp2-usp2", 2, stopped_early="cannot win any more: 1.5 s per step after 1 repeat")
     report = load(tmp_path)
-    assert tables.not_measured(report).rows == ()
-    assert tables.left_out(report).rows == (
+    assert sessions.not_measured(report).rows == ()
+    assert sessions.left_out(report).rows == (
         ("4", "tp1-usp4", "3", "not measured", "enough windows are clean"),
         ("4", "tp2-usp2", "2", "stopped early", "cannot win any more: 1.5 s per step after 1 repeat"),
     )

@@ -9,6 +9,7 @@ from anchormatrix.report.captured_steps import PART_WORDS, analysed, delta, pair
 from anchormatrix.report.model import Measured
 from anchormatrix.report.plots.sheet import SMALL, TEXT, WIDTH, Entry, Sheet, note, text_width, x_axis
 from anchormatrix.report.step_breakdown import COLUMNS, bounds, part_ms, slowest
+from anchormatrix.report.words import count_of
 
 _ROLES = {"computing": "compute", "exposed": "exposed", "free": "free", "bubble": "bubble"}
 _LABELS = 150.0  # the most that labels at the left may take
@@ -16,7 +17,7 @@ _LABELS = 150.0  # the most that labels at the left may take
 
 def step_parts(measured: Measured) -> Sheet:
     """Each form's captured step on its slowest rank, as one stacked bar; hidden communication above it."""
-    title = f"{measured.contract.size} cards · the captured step by cause, slowest rank"
+    title = f"{count_of(measured.contract.size)} · the captured step by cause, slowest rank"
     found = _slowest(analysed(measured))
     if not found:
         return note(title, why_not_analysed(measured))
@@ -67,7 +68,7 @@ def _stacked(sheet: Sheet, form: str, rank: StepRow, left: float, scale: float) 
 
 def differences(measured: Measured) -> Sheet:
     """What makes the second form of each pair slower or faster: the parts of ΔStage as a waterfall."""
-    title = f"{measured.contract.size} cards · what differs between the forms, captured step, slowest rank"
+    title = f"{count_of(measured.contract.size)} · what differs between the forms, captured step, slowest rank"
     found = analysed(measured)
     if len(found) < 2:
         reason = "a difference needs two analysed forms of this size; "
@@ -112,7 +113,7 @@ def _waterfall(sheet: Sheet, first: StepRow, second: StepRow) -> None:
 
 def masking(measured: Measured) -> Sheet:
     """Measured masking against its bound, for the rank with the most exposed time of each form."""
-    title = f"{measured.contract.size} cards · masked share of communication: measured against the bound"
+    title = f"{count_of(measured.contract.size)} · masked share of communication: measured against the bound"
     found = {form: ranks for form, attribution in analysed(measured).items() if (ranks := bounds(attribution))}
     if not found:
         return note(title, why_without(measured, "masking", "no capture of this contract has a masking bound"))

@@ -10,6 +10,7 @@ from anchormatrix.records.settings import ANCHOR, FEW
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.plots.palette import PALETTE
 from anchormatrix.report.plots.sheet import SMALL, WIDTH, Entry, Sheet, note, text_width, x_axis
+from anchormatrix.report.words import count_of
 
 _PITCH, _GAP = 17.0, 5.0  # between rows, and before the rows of another form
 _LABELS = 150.0  # the most that labels at the left may take, and words at the right
@@ -102,7 +103,7 @@ def _heights(rows: Sequence[Row]) -> list[float]:
 def step_times(report: Report, measured: Measured) -> Sheet:
     """Every repeat of every cell of one contract, with the median of all windows."""
     contract = measured.contract
-    title = f"{contract.size} cards · {contract.id} v{contract.version} · seconds per denoise step"
+    title = f"{count_of(contract.size)} · {contract.id} v{contract.version} · seconds per denoise step"
     winner = measured.verdict.value.winner if measured.verdict.value else None
     rows, values = [], []
     for form in measured.measured_forms:
@@ -145,7 +146,7 @@ def ratios(report: Report) -> Sheet:
             role = "muted" if not measured.readable(form) else "good" if abs(off) <= limit else "bad"
             mark = Mark(off, "cross" if role == "bad" else "circle", role, f"{form}: r = {ratio:.4f}", role == "muted")
             words = f"r = {ratio:.3f}" + (", unusable" if role == "muted" else "")
-            rows.append(Row(form, f"{measured.contract.size} cards", (mark,), words, role=role))
+            rows.append(Row(form, f"{count_of(measured.contract.size)}", (mark,), words, role=role))
     if not rows:
         return note(title, "no form has both tiers measured")
     reach = 1.15 * max([1.6 * limit, *(abs(mark.value) for row in rows for mark in row.marks)])

@@ -7,6 +7,7 @@ from anchormatrix.report.captured_steps import analysed, why_without
 from anchormatrix.report.model import Measured
 from anchormatrix.report.plots.sheet import SMALL, WIDTH, Entry, Sheet, note, text_width, x_axis
 from anchormatrix.report.step_breakdown import layer_of
+from anchormatrix.report.words import count_of
 
 SEGMENTS = {
     "compute": ("compute", "computing"),
@@ -22,7 +23,7 @@ _LABELS = 120.0  # the most that the names of lanes may take
 
 def layers(measured: Measured) -> Sheet:
     """One layer of each form of a contract."""
-    title = f"{measured.contract.size} cards · one layer in time"
+    title = f"{count_of(measured.contract.size)} · one layer in time"
     found = {form: drawn for form, one in analysed(measured).items() if (drawn := layer_of(one))}
     if not found:
         return note(title, why_without(measured, "timeline", "no capture of this contract gave a layer's timeline"))

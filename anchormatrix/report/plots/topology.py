@@ -13,7 +13,8 @@ from anchormatrix.records.host import Card, Topology, is_fast
 from anchormatrix.report.model import Report
 from anchormatrix.report.plots.palette import PALETTE
 from anchormatrix.report.plots.sheet import SMALL, WIDTH, Entry, Sheet, note
-from anchormatrix.report.tables import is_alarmed, tenants
+from anchormatrix.report.tables.host import is_alarmed, tenants
+from anchormatrix.report.words import count_of
 
 _LEFT, _GAP = 104.0, 12.0  # the column of labels, and between domains
 _SMALLEST = 6.5
@@ -152,7 +153,7 @@ def _draw_slow_links(sheet: Sheet, topology: Topology, columns: Mapping[int, flo
 def _draw_groups(sheet: Sheet, report: Report, columns: Mapping[int, float], pitch: float) -> None:
     for size in report.sizes:
         measured, y = report.of_size(size), sheet.y + 13
-        sheet.text(0, y, f"{size} cards", bold=True)
+        sheet.text(0, y, f"{count_of(size)}", bold=True)
         if measured is None:
             sheet.text(_LEFT, y, f"no group: {report.why_no_group(size)}", role="bad", size=SMALL, room=WIDTH - _LEFT)
         else:

@@ -12,6 +12,7 @@ from anchormatrix.history.review import Boundary, Review, SeriesReview
 from anchormatrix.history.trend import Change, Judgement
 from anchormatrix.report.plots.palette import PALETTE
 from anchormatrix.report.plots.sheet import SMALL, WIDTH, Entry, Sheet
+from anchormatrix.report.words import count_of
 
 _LEFT, _RIGHT = 128.0, WIDTH - 22
 _PANEL, _INSET = 50.0, 8.0
@@ -40,7 +41,7 @@ def trends_of_size(review: Review, size: int) -> Sheet | None:
     days = [_day(point.night) for items in lines.values() for item in items for point in item.points]
     boundaries = [boundary for boundary in review.boundaries if boundary.size == size]
     versions = {item.series.contract: item.version for item in (*review.series, *review.retired)}
-    sheet = Sheet(f"{size} cards · seconds per denoise step, median of each night")
+    sheet = Sheet(f"{count_of(size)} · seconds per denoise step, median of each night")
     sheet.key(_KEY)
     axes = None
     for (form, tier), items in sorted(lines.items()):

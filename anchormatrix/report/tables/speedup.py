@@ -10,7 +10,8 @@ from anchormatrix.records.cells import Cell
 from anchormatrix.records.form import Form, parse_form
 from anchormatrix.records.settings import ANCHOR
 from anchormatrix.report.model import Measured, Report, fixed_facts
-from anchormatrix.report.tables import Table, number
+from anchormatrix.report.tables.table import Table
+from anchormatrix.report.words import count_of, number
 
 NOTE = (
     "Medians of the anchor tier. The base of a form is the same arm (all degrees but the Ulysses one, and the "
@@ -88,7 +89,7 @@ def table(report: Report) -> Table:
             number(row.cell.step_s, 4),
             str(row.cell.repeats),
             number(row.cell.dispersion_pct, 2),
-            f"{row.base[0]} on {_cards(row.base[1])}" if row.base else "–",
+            f"{row.base[0]} on {count_of(row.base[1])}" if row.base else "–",
             f"{row.speedup:.2f} ×" if row.speedup is not None else "–",
             f"{100 * row.efficiency:.0f} %" if row.efficiency is not None else "–",
             row.why or "usable",
@@ -99,10 +100,6 @@ def table(report: Report) -> Table:
     bad = frozenset(i for i, row in enumerate(found) if row.why)
     numeric = frozenset({"s/step", "repeats", "dispersion %", "speed-up", "efficiency"})
     return Table(columns, rows, numeric, bad, "Fewer than two sizes have a step time at the anchor tier.")
-
-
-def _cards(size: int) -> str:
-    return f"{size} card{'' if size == 1 else 's'}"
 
 
 def as_dicts(report: Report) -> list[dict[str, Any]]:

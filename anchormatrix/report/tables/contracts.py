@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from anchormatrix.records.contract import ChangedFact
 from anchormatrix.report.model import Report, fixed_facts, words_of
-from anchormatrix.report.tables import Table, group, minute
+from anchormatrix.report.tables.table import Table
+from anchormatrix.report.words import group, minute
 
 
 def shared_facts(report: Report) -> Table:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from anchormatrix.records.requests import RequestRow, RequestStatus, Role
 from anchormatrix.records.session import Check, SessionStatus
 from anchormatrix.records.settings import ANCHOR, FEW
 from anchormatrix.report.model import Measured, Report, fixed_facts
-from anchormatrix.report.sessions import outputs_of
-from anchormatrix.report.tables import Table
+from anchormatrix.report.tables.table import Table
+from anchormatrix.report.words import count_of
 from anchormatrix.store.sessions import TimedSession
 
 NOTE = (
@@ -89,7 +91,7 @@ def _counted(sessions: list[TimedSession]) -> list[TimedSession]:
 
 def _gathered(measured: Measured, form: str, tier: str) -> FormOutput:
     sessions = _counted(_sessions_of(measured, form))
-    rows = [(timed.session.window, row) for timed in sessions for row in outputs_of(timed) if row.tier == tier]
+    rows = [(timed.session.window, row) for timed in sessions for row in _answered(timed) if row.tier == tier]
     found = [row for _, row in rows]
     prints = [row.fingerprint for row in found if row.fingerprint]
     windows = {window for window, _ in rows}
@@ -108,6 +110,13 @@ def _gathered(measured: Measured, form: str, tier: str) -> FormOutput:
         "",
         _worst_check(sessions),
     )
+
+
+def _answered(timed: TimedSession) -> Iterator[RequestRow]:
+    """The requests whose outputs count: warm-ups and repeats that were answered."""
+    for row in timed.requests:
+        if row.role in (Role.RAMP, Role.MEASURED) and row.status is not RequestStatus.ERROR:
+            yield row
 
 
 def _worst_check(sessions: list[TimedSession]) -> Check | None:
@@ -216,7 +225,7 @@ def _of_size(size: int, found: list[FormOutput]) -> str:
         f"{form} not bit-identical to {row.reference}, its own check: {check_words(row.check)}"
         for form, row in different.items()
     ]
-    return f"{size} cards: {'; '.join(parts)}."
+    return f"{count_of(size)}: {'; '.join(parts)}."
 
 
 def as_dicts(report: Report) -> list[dict[str, Any]]:

@@ -7,7 +7,8 @@ import re
 from anchormatrix.report.captured_steps import analysed
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.step_breakdown import bounds, captured_words, families, finding_texts, rows_unusable
-from anchormatrix.report.tables import Table, number
+from anchormatrix.report.tables.table import Table
+from anchormatrix.report.words import number
 
 _SIZED = re.compile(r"(\d+) cards: (.*)", re.DOTALL)
 GATES = ("G1", "G2", "G3", "G4", "G5", "G6", "G7")

@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from anchormatrix.records.requests import RequestRow, RequestStatus, Role
 from anchormatrix.records.session import SeenCards, Session
-from anchormatrix.store.sessions import TimedSession
-
-
-def outputs_of(timed: TimedSession) -> Iterator[RequestRow]:
-    """The requests whose outputs count: warm-ups and repeats that were answered."""
-    for row in timed.requests:
-        if row.role in (Role.RAMP, Role.MEASURED) and row.status is not RequestStatus.ERROR:
-            yield row
 
 
 def proof_words(session: Session) -> tuple[str, ...]:
