@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from anchormatrix.decide.bounds import ByteBound, byte_bound
 from anchormatrix.decide.conclusion import DecisionInputs, decide
@@ -15,6 +14,7 @@ from anchormatrix.decide.projection import all_projections
 from anchormatrix.measure.bandwidth.curve import Curves
 from anchormatrix.planning.memory import MemoryLimits, memory_of, why_not
 from anchormatrix.planning.model_figures import ModelFigures
+from anchormatrix.records.attribution import Attribution
 from anchormatrix.records.cells import Cell
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import Form
@@ -40,7 +40,7 @@ class Stored:
     model: ModelFigures | None = None
     memory: MemoryLimits | None = None
     sweep: Curves | None = None
-    attributions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    attributions: Mapping[str, Attribution] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)
     windows: int = 2
     noise_floor_pct: float = 1.0

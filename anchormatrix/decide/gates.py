@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anchormatrix.decide.bounds import ByteBound
-from anchormatrix.decide.evidence import FamilyTime, FormEvidence, extra_computing
+from anchormatrix.decide.evidence import FormEvidence, extra_computing
 from anchormatrix.decide.projection import milliseconds, seconds
 from anchormatrix.measure.bandwidth.curve import wire_bytes
+from anchormatrix.records.attribution import Family
 from anchormatrix.records.gates import CallBound, Gate, GateStatus, Projection, Unexplained
 from anchormatrix.records.session import SessionStatus
 
@@ -248,7 +249,7 @@ def unexplained(evidence: Sequence[FormEvidence], bounds: Mapping[str, ByteBound
     return tuple(found)
 
 
-def _compare(form: FormEvidence, family: FamilyTime, bound: ByteBound) -> Unexplained | None:
+def _compare(form: FormEvidence, family: Family, bound: ByteBound) -> Unexplained | None:
     kind = _FAMILY_KIND.get(family.family.lower().replace("_", "").removesuffix("v"))
     calls = [
         call for call in bound.calls if call.kind == kind and call.time_us and "at once, the form" not in call.basis

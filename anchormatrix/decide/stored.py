@@ -14,6 +14,7 @@ from anchormatrix.decide.left_behind import left_behind, planned_sessions
 from anchormatrix.measure.bandwidth.curve import Curves
 from anchormatrix.planning.configured import memory_limits
 from anchormatrix.planning.model_figures import figures_from
+from anchormatrix.records.attribution import Attribution
 from anchormatrix.records.bandwidth import SizeSweep
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import parse_form
@@ -23,20 +24,7 @@ from anchormatrix.records.session import Session, SessionStatus
 from anchormatrix.records.settings import Settings
 from anchormatrix.records.verdict import Verdict
 from anchormatrix.store.codec import read_record
-from anchormatrix.store.files import read_json
 from anchormatrix.store.sessions import read_requests
-from anchormatrix.store.shapes import Maybe, check_shape
-
-_STEP_RANK = {"rank": int} | {f"{part}_ms": float for part in ("stage", "computing", "exposed", "overlapped", "free")}
-_FAMILY = {"family": str, "communicator": str, "calls": int, "mean_ms": float, "sum_ms": float}
-_MASKING_RANK = {"rank": int, "chunks": Maybe(int), "warnings": Maybe([str])} | {
-    key: Maybe(float) for key in ("bound", "bound_timed", "measured", "C_ms", "F_ms", "F_timed_ms")
-}
-_ATTRIBUTION = {
-    "steps": Maybe({"ranks": [_STEP_RANK], "unprofiled_step_s": Maybe(float), "exposed_share": Maybe(float)}),
-    "collectives": Maybe({"ranks": [{"rank": int, "families": [_FAMILY | {"union_over_sum": Maybe(float)}]}]}),
-    "masking": Maybe({"ranks": [_MASKING_RANK]}),
-}
 
 
 def read_stored(results: Path, contract: Contract, planned: ContractPlan, settings: Settings) -> Stored:
@@ -48,7 +36,7 @@ def read_stored(results: Path, contract: Contract, planned: ContractPlan, settin
     folder, names = results / contract.id, planned.forms
     sessions = [read_record(path, Session) for path in planned_sessions(folder, planned)]
     analysed = {name: path for name in names if (path := folder / name / "attribution.json").exists()}
-    attributions = {name: _read(path, _ATTRIBUTION) for name, path in analysed.items()}
+    attributions = {name: read_record(path, Attribution) for name, path in analysed.items()}
     return Stored(
         contract=contract,
         forms=tuple(map(parse_form, names)),
@@ -65,12 +53,6 @@ def read_stored(results: Path, contract: Contract, planned: ContractPlan, settin
         left_behind=left_behind(folder, contract.id, names, settings),
         group=group_state(results, contract),
     )
-
-
-def _read(path: Path, shape: Mapping[str, Any]) -> dict[str, Any]:
-    values = read_json(path)
-    check_shape(values, shape, str(path))
-    return values
 
 
 def _skipped(sessions: Iterable[Session], windows: int) -> dict[str, str]:

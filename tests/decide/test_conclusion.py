@@ -5,8 +5,9 @@ from __future__ import annotations
 from contracts import contract_on, store_contract
 from measured import smoke_record, verdict_record
 
+from anchormatrix.decide.captured import StepParts
 from anchormatrix.decide.conclusion import DecisionInputs, decide, overall
-from anchormatrix.decide.evidence import FormEvidence, StepParts
+from anchormatrix.decide.evidence import FormEvidence
 from anchormatrix.decide.gates import GATES
 from anchormatrix.decide.group_state import GroupState, group_state
 from anchormatrix.decide.projection import all_projections

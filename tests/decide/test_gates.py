@@ -10,19 +10,23 @@ from contracts import contract_on
 from measured import session_record
 
 from anchormatrix.decide.bounds import byte_bound
-from anchormatrix.decide.evidence import (
-    FamilyTime,
-    FormEvidence,
-    StepParts,
-    capture_inflation,
-    extra_computing,
-    gather,
-    step_parts,
-)
+from anchormatrix.decide.captured import StepParts, capture_inflation, step_parts
+from anchormatrix.decide.evidence import FormEvidence, extra_computing, gather
 from anchormatrix.decide.gates import GateInputs, evaluate, unexplained
 from anchormatrix.decide.projection import project
 from anchormatrix.measure.bandwidth.curve import Curves
 from anchormatrix.planning.model_figures import ModelFigures
+from anchormatrix.records.attribution import (
+    Attribution,
+    AttributionStatus,
+    Collectives,
+    Family,
+    MaskBound,
+    Masking,
+    RankCollectives,
+    StepRow,
+    Steps,
+)
 from anchormatrix.records.bandwidth import SweepPoint
 from anchormatrix.records.cells import cell_of
 from anchormatrix.records.form import parse_form
@@ -36,6 +40,21 @@ from virtualhost.step.timeline import simulate_step
 SCENARIOS = Path(__file__).resolve().parents[2] / "virtualhost" / "scenarios"
 MODEL = ModelFigures(layers=10, heads=8, kv_heads=8, head_dim=100, sequence_tokens=1000)
 PAIR = contract_on((0, 1))
+
+
+def family(name, communicator, calls, mean_ms):
+    return Family(
+        family=name,
+        communicator=communicator,
+        calls=calls,
+        calls_per_layer=None,
+        sum_ms=calls * mean_ms,
+        mean_ms=mean_ms,
+        median_ms=mean_ms,
+        max_ms=mean_ms,
+        union_ms=calls * mean_ms,
+        union_over_sum=1.0,
+    )
 
 
 def form(name, step_s, *, dispersion=0.5, windows=None, **more):
@@ -225,48 +244,79 @@ def test_a_winner_that_no_projection_beats_names_the_nearest():
 
 def test_bandwidth_is_compared_only_at_equal_concurrency_and_kept_unexplained():
     bound = byte_bound(parse_form("tp1-usp2"), MODEL, PAIR, sweep(100.0))
-    slow_in_model = form("tp1-usp2", 1.0, families=(FamilyTime("alltoall", "445", 40, 0.2),))  # 4 calls × 10 layers
+    slow_in_model = form("tp1-usp2", 1.0, families=(family("alltoall", "445", 40, 0.2),))  # 4 calls × 10 layers
     (found,) = unexplained([slow_in_model], {"tp1-usp2": bound})
     assert found.isolated_over_implied == pytest.approx(2.0)
     # 0.8 MB of which half stays: 0.4 MB on the wire in 0.2 ms
     assert (found.implied_gb_s, found.isolated_gb_s) == pytest.approx((2.0, 4.0))
     assert "2.00 GB/s on the wire in the model and 4.00 GB/s in isolation" in found.text
     assert "the rest is unexplained" in found.text
-    agrees = form("tp1-usp2", 1.0, families=(FamilyTime("alltoall", "445", 40, 0.104),))
+    agrees = form("tp1-usp2", 1.0, families=(family("alltoall", "445", 40, 0.104),))
     assert unexplained([agrees], {"tp1-usp2": bound}) == ()
-    once_per_step = form("tp1-usp2", 1.0, families=(FamilyTime("alltoall", "561", 1, 0.001),))
+    once_per_step = form("tp1-usp2", 1.0, families=(family("alltoall", "561", 1, 0.001),))
     assert unexplained([once_per_step], {"tp1-usp2": bound}) == ()
     masked = byte_bound(parse_form("tp1-usp2+distributed-layerwise-offload"), MODEL, PAIR, sweep(100.0))
     assert unexplained([slow_in_model], {"tp1-usp2": masked}) == ()  # two communicators at once, swept with one
 
 
-def attribution(chunks=1, exposed=40.0):
-    rank = {
-        "rank": 0,
-        "stage_ms": 120,
-        "computing_ms": 60.0,
-        "exposed_ms": exposed,
-        "overlapped_ms": 0.0,
-        "free_ms": 20.0,
-    }
-    masking = {"rank": 0, "family": "alltoall", "communicator": "7", "chunks": chunks, "C_ms": 4.0, "F_ms": 8.0}
-    family = {
-        "family": "alltoall",
-        "communicator": "7",
-        "calls": 40,
-        "sum_ms": 40.0,
-        "mean_ms": 1.0,
-        "union_over_sum": 1.0,
-    }
-    return {
-        "steps": {
-            "ranks": [{**rank, "rank": 1, "stage_ms": 110}, rank],
-            "unprofiled_step_s": 0.1,
-            "exposed_share": 0.4,
-        },
-        "masking": {"ranks": [{**masking, "bound": 0.5, "measured": 0.2, "warnings": ["odd"]}]},
-        "collectives": {"ranks": [{"rank": 0, "families": [family]}]},
-    }
+def step_row(rank, stage_ms, computing_ms, exposed_ms, free_ms):
+    return StepRow(
+        rank=rank,
+        stage_ms=stage_ms,
+        computing_ms=computing_ms,
+        exposed_ms=exposed_ms,
+        overlapped_ms=0.0,
+        communication_ms=exposed_ms,
+        free_ms=free_ms,
+        bubble_ms=0.0,
+        preparing_ms=0.0,
+    )
+
+
+def analysed(rows, unprofiled_s, exposed_share, **analyses):
+    steps = Steps(
+        step=1,
+        why="",
+        ranks=tuple(rows),
+        slowest_rank=0,
+        spread_pct=0.0,
+        unprofiled_step_s=unprofiled_s,
+        exposed_share=exposed_share,
+        agreement=None,
+        all=(),
+        whole_trace=(),
+    )
+    return Attribution(contract=None, form=None, status=AttributionStatus.ANALYSED, steps=steps, **analyses)
+
+
+def attribution(chunks=1, **timed):
+    masking = MaskBound(
+        rank=0,
+        family="alltoall",
+        communicator="7",
+        chunks=chunks,
+        c_total_ms=4.0,
+        f_total_ms=8.0,
+        c_ms=4.0 / chunks,
+        f_ms=8.0 / chunks,
+        c_over_f=0.5,
+        ideal=0.5,
+        bound=0.5,
+        measured=0.2,
+        measured_family=None,
+        achievement=None,
+        exposed_ms=40.0,
+        warnings=("odd",),
+        **timed,
+    )
+    rank = RankCollectives(rank=0, families=(family("alltoall", "7", 40, 1.0),), overlap=(), streams=())
+    return analysed(
+        [step_row(1, 110, 60.0, 40.0, 20.0), step_row(0, 120, 60.0, 40.0, 20.0)],
+        0.1,
+        0.4,
+        masking=Masking(ranks=(masking,)),
+        collectives=Collectives(ranks=(rank,), rows_read=1, rows_unusable=0, unusable_causes={}, notes=()),
+    )
 
 
 def test_captured_times_are_brought_back_to_the_unprofiled_step_and_exposed_seconds_stay():
@@ -275,9 +325,8 @@ def test_captured_times_are_brought_back_to_the_unprofiled_step_and_exposed_seco
 
 
 def captured_step(computing_ms, exposed_ms, free_ms, unprofiled_s):
-    rank = {"rank": 0, "stage_ms": computing_ms + exposed_ms + free_ms, "computing_ms": computing_ms}
-    rank |= {"exposed_ms": exposed_ms, "free_ms": free_ms, "overlapped_ms": 0.0}
-    return {"steps": {"ranks": [rank], "unprofiled_step_s": unprofiled_s, "exposed_share": 0.1}}
+    row = step_row(0, computing_ms + exposed_ms + free_ms, computing_ms, exposed_ms, free_ms)
+    return analysed([row], unprofiled_s, 0.1)
 
 
 def evidence_of(attributions):
@@ -363,16 +412,15 @@ def test_an_unmasked_forms_bound_is_that_of_masking_turned_on():
     assert parts.mask_warnings == ()
     masked = step_parts(attribution(chunks=2), parse_form("tp1-usp2+mask2"), MODEL)
     assert (masked.mask_chunks, masked.mask_bound, masked.mask_warnings) == (2, 0.5, ("odd",))
-    assert step_parts({"status": "refused"}) is None
+    refused = Attribution(contract=None, form=None, status=AttributionStatus.REFUSED, reason="no capture")
+    assert step_parts(refused) is None
 
 
 def test_attention_hides_only_as_much_as_it_does_without_the_profiler():
-    timed = attribution()
-    timed["masking"]["ranks"][0]["F_timed_ms"] = 2.0  # captured 8 ms, C is 4 ms
+    timed = attribution(f_timed_ms=2.0)  # captured 8 ms, C is 4 ms
     parts = step_parts(timed, parse_form("tp1-usp2"), MODEL)
     assert parts.mask_bound == pytest.approx(1 - (1 + 3 * 0.5 + 0.25) / 4)
-    masked = attribution(chunks=2)
-    masked["masking"]["ranks"][0]["bound_timed"] = 0.25
+    masked = attribution(chunks=2, bound_timed=0.25)
     assert step_parts(masked, parse_form("tp1-usp2+mask2"), MODEL).mask_bound == 0.25
 
 

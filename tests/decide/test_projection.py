@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from contracts import contract_on
 
-from anchormatrix.decide.evidence import FormEvidence, StepParts
+from anchormatrix.decide.captured import StepParts
+from anchormatrix.decide.evidence import FormEvidence
 from anchormatrix.decide.projection import all_projections, project
 from anchormatrix.decide.scaling import incomparable, scaling
 from anchormatrix.records.form import parse_form
