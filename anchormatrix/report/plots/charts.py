@@ -146,7 +146,7 @@ def ratios(report: Report) -> Sheet:
             role = "muted" if not measured.readable(form) else "good" if abs(off) <= limit else "bad"
             mark = Mark(off, "cross" if role == "bad" else "circle", role, f"{form}: r = {ratio:.4f}", role == "muted")
             words = f"r = {ratio:.3f}" + (", unusable" if role == "muted" else "")
-            rows.append(Row(form, f"{count_of(measured.contract.size)}", (mark,), words, role=role))
+            rows.append(Row(form, count_of(measured.contract.size), (mark,), words, role=role))
     if not rows:
         return note(title, "no form has both tiers measured")
     reach = 1.15 * max([1.6 * limit, *(abs(mark.value) for row in rows for mark in row.marks)])

@@ -153,7 +153,7 @@ def _draw_slow_links(sheet: Sheet, topology: Topology, columns: Mapping[int, flo
 def _draw_groups(sheet: Sheet, report: Report, columns: Mapping[int, float], pitch: float) -> None:
     for size in report.sizes:
         measured, y = report.of_size(size), sheet.y + 13
-        sheet.text(0, y, f"{count_of(size)}", bold=True)
+        sheet.text(0, y, count_of(size), bold=True)
         if measured is None:
             sheet.text(_LEFT, y, f"no group: {report.why_no_group(size)}", role="bad", size=SMALL, room=WIDTH - _LEFT)
         else:
