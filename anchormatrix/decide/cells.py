@@ -1,8 +1,8 @@
-"""Cells: form × tier within one contract and window, and over all windows, with what makes each usable or not."""
+"""Cells: form × tier within one contract and window, and over all windows; which are usable, and which is faster."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from anchormatrix.errors import InputError
@@ -10,6 +10,9 @@ from anchormatrix.records.cells import ALL, Cell, cell_of, spread_pct
 from anchormatrix.records.session import SessionStatus
 from anchormatrix.store.codec import read_table, write_table
 from anchormatrix.store.sessions import TimedSession
+
+Floor = Callable[[Cell, Cell], float]
+"""The noise floor of two cells, in percent."""
 
 _AGAIN = "build the cells again"
 
@@ -47,6 +50,29 @@ def read_cells(path: Path) -> tuple[Cell, ...]:
     cells = read_table(path, Cell, todo=_AGAIN)
     _check_whole(cells, path)
     return cells
+
+
+def order_of(cells: Mapping[str, Cell], floor: Floor) -> tuple[tuple[str, ...], ...]:
+    """Forms fastest first; a form joins the group whose fastest member it cannot be told from."""
+    groups: list[list[Cell]] = []
+    for cell in sorted(cells.values(), key=lambda cell: cell.step_s):
+        if groups and not sign_of(groups[-1][0], cell, floor):
+            groups[-1].append(cell)
+        else:
+            groups.append([cell])
+    return tuple(tuple(cell.form for cell in group) for group in groups)
+
+
+def apart_pct(a: Cell, b: Cell) -> float:
+    """Difference of two cells in percent of the faster one."""
+    return abs(a.step_s - b.step_s) / min(a.step_s, b.step_s) * 100
+
+
+def sign_of(a: Cell, b: Cell, floor: Floor) -> int:
+    """−1 when ``a`` is faster, 1 when slower, 0 when the difference lies within the noise floor."""
+    if apart_pct(a, b) <= floor(a, b):
+        return 0
+    return -1 if a.step_s < b.step_s else 1
 
 
 def _check_whole(cells: Sequence[Cell], path: Path) -> None:

@@ -12,8 +12,7 @@ import msgspec
 from anchormatrix.decide.assemble import judge_contract
 from anchormatrix.decide.conclusion import overall
 from anchormatrix.decide.evidence import FormEvidence, gather
-from anchormatrix.decide.ledger import append_bases, read_bases
-from anchormatrix.decide.reverify import TriggerLimits, reverify
+from anchormatrix.decide.reverify import TriggerLimits, append_bases, read_bases, reverify
 from anchormatrix.decide.scaling import scaling
 from anchormatrix.decide.stored import (
     fixed_costs,

@@ -1,13 +1,18 @@
-"""The triggers by which a stored decision must be verified again, each tested against what is stored now."""
+"""The triggers by which a decision must be verified again, and the ledger of what every decision rested on."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from anchormatrix.errors import ConfigError, InputError
 from anchormatrix.records.decision import Basis, Trigger
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.verdict import VerdictStatus
+from anchormatrix.store.codec import line_text, parse_record
+from anchormatrix.store.ledger import append_lines
 
 _MANY_RANKS = 4  # from here on a short task can be dominated by its communication
 
@@ -53,6 +58,30 @@ def reverify(before: Basis | None, now: Basis, limits: TriggerLimits | None = No
         _other_facts(before or now, now),
     )
     return tuple(_untested(now, item.trigger, _NO_BEFORE) if item.trigger in compared else item for item in found)
+
+
+def read_bases(path: Path) -> dict[int, list[Basis]]:
+    """The ledger's lines by size, oldest first; a line torn by a killed run, or of another form, is left out."""
+    found: dict[int, list[Basis]] = {}
+    if not path.exists():
+        return found
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):  # text may hold other line ends
+        try:
+            basis = parse_record(line, Basis, where=str(path))
+            for name in (*basis.possible, *(form.form for form in basis.forms)):
+                parse_form(name)
+        except (InputError, ConfigError):
+            continue
+        found.setdefault(basis.size, []).append(basis)
+    return found
+
+
+def append_bases(path: Path, lines: Sequence[Basis], known: Mapping[int, Sequence[Basis]]) -> None:
+    """Append the lines that differ from the newest known one of their size; nothing is ever rewritten."""
+    fresh = [line for line in lines if not known.get(line.size) or known[line.size][-1] != line]
+    if not fresh:
+        return
+    append_lines(path, lambda: map(line_text, fresh))
 
 
 _SHARE, _STEPS, _FORMS, _COST, _FACTS = (

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
-from anchormatrix.decide.comparison import apart_pct, order_of, sign_of
+from anchormatrix.decide.cells import apart_pct, order_of, sign_of
 from anchormatrix.errors import ConfigError
 from anchormatrix.records.cells import ALL, Cell
 from anchormatrix.records.form import parse_form

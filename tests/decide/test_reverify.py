@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anchormatrix.decide.ledger import append_bases, read_bases
-from anchormatrix.decide.reverify import reverify
+from anchormatrix.decide.reverify import append_bases, read_bases, reverify
 from anchormatrix.records.decision import Basis, BasisForm
 from anchormatrix.records.verdict import VerdictStatus
 from anchormatrix.store.codec import line_text
