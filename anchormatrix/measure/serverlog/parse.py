@@ -148,12 +148,12 @@ class _Draft:
                     self.stages.setdefault(owner, {}).setdefault(name, []).extend(times)
             else:
                 self.strays += sum(map(len, stages.values()))
-        own = _bar_total(segment.steps, [total for bar in segment.bars.values() for _, total, _ in bar])
+        own = _bar_total(segment)
         self.iterations = own or totals.get(segment.steps) or segment.steps
         self.denominator = "bar" if own or segment.steps in totals else "requested"
         bar = max(segment.bars.values(), key=len, default=[])
         self.bars = tuple(sorted({(done, elapsed) for done, total, elapsed in bar if total == own and done > 0}))
-        names = _outermost((name for stages in self.stages.values() for name in stages), _is_diffuse)
+        names = self._outermost(_is_diffuse)
         self.diffuse = {
             worker: tuple(second for name in names for second in stages.get(name, ()))
             for worker, stages in self.stages.items()
@@ -176,8 +176,8 @@ class _Draft:
             iterations=self.iterations,
             denominator=self.denominator,
             diffuse_s=min((timing.diffuse_s for timing in whole), default=None),
-            encode_s=self._stage_s(_is_encode),
-            decode_s=self._stage_s(_is_decode),
+            encode_s=self._stage_s(_last_part_has("encode")),
+            decode_s=self._stage_s(_last_part_has("decode")),
             forward_s=self._stage_s(_is_forward),
             ranks=tuple(whole),
             bars=self.bars,
@@ -186,8 +186,14 @@ class _Draft:
             profiled=self.segment.profiled,
         )
 
+    def _outermost(self, kind: Callable[[str], bool]) -> tuple[str, ...]:
+        """The stages of a kind with the fewest parts: an outer stage already contains those nested in it."""
+        found = sorted({name for stages in self.stages.values() for name in stages if kind(name)})
+        depth = min((name.count(".") for name in found), default=0)
+        return tuple(name for name in found if name.count(".") == depth)
+
     def _stage_s(self, kind: Callable[[str], bool]) -> float | None:
-        names = _outermost((name for stages in self.stages.values() for name in stages), kind)
+        names = self._outermost(kind)
         sums = [sum(sum(stages.get(name, ())) for name in names) for stages in self.stages.values()]
         return min((value for value in sums if value > 0), default=None)
 
@@ -220,27 +226,16 @@ def _is_forward(name: str) -> bool:
     return name.endswith(".forward") and name.count(".") == 1
 
 
-def _is_decode(name: str) -> bool:
-    return "decode" in name.rsplit(".", 1)[-1]
+def _last_part_has(word: str) -> Callable[[str], bool]:
+    return lambda name: word in name.rsplit(".", 1)[-1]
 
 
-def _is_encode(name: str) -> bool:
-    return "encode" in name.rsplit(".", 1)[-1]
-
-
-def _outermost(names: Iterable[str], kind: Callable[[str], bool]) -> tuple[str, ...]:
-    """The names of a kind with the fewest parts: an outer stage already contains the stages nested in it."""
-    found = sorted({name for name in names if kind(name)})
-    depth = min((name.count(".") for name in found), default=0)
-    return tuple(name for name in found if name.count(".") == depth)
-
-
-def _bar_total(requested: int, totals: Sequence[int]) -> int | None:
+def _bar_total(segment: Segment) -> int | None:
     """The total of the denoise loop's bar among all bars of a request; ``None`` when none can be told to be it."""
-    counts = Counter(total for total in totals if total > 0)
-    if requested in counts:
-        return requested
-    near = [total for total in counts if abs(total - requested) <= _TOTAL_OFF_BY]
+    counts = Counter(total for bar in segment.bars.values() for _, total, _ in bar if total > 0)
+    if segment.steps in counts:
+        return segment.steps
+    near = [total for total in counts if abs(total - segment.steps) <= _TOTAL_OFF_BY]
     if near:
         return max(near, key=lambda total: (counts[total], total))
     return next(iter(counts)) if len(counts) == 1 else None
@@ -250,8 +245,7 @@ def _usual_totals(segments: Iterable[Segment]) -> dict[int, int]:
     """Requested steps to the bar total usually seen for them: a request whose bar was lost uses its sisters'."""
     seen: dict[int, Counter[int]] = {}
     for segment in segments:
-        total = _bar_total(segment.steps, [total for bar in segment.bars.values() for _, total, _ in bar])
-        if total:
+        if total := _bar_total(segment):
             seen.setdefault(segment.steps, Counter())[total] += 1
     return {steps: max(counts, key=lambda total: (counts[total], total)) for steps, counts in seen.items()}
 
