@@ -1,4 +1,4 @@
-"""The project's own files, read and written: atomically, with a schema number, with errors that name the file."""
+"""The writers of files: atomic, so that a reader sees the old file or the new one, and in the project's form."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import contextlib
 import csv
 import io
 import json
-import math
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from anchormatrix.errors import InputError, WriteError
+from anchormatrix.errors import WriteError
 
 SCHEMA = 1
 
@@ -63,43 +62,6 @@ def json_text(values: Mapping[str, Any]) -> str:
     return json.dumps({"schema": SCHEMA, **values}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def parse_json(text: str | bytes) -> Any:
-    """Return the JSON value in ``text``.
-
-    Raises ``ValueError`` for everything else: also for NaN and numbers beyond a float's range, which no file of ours
-    holds, and for digits or nesting without end.
-    """
-    try:
-        return json.loads(text, parse_float=_finite, parse_constant=_finite)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
-def read_json(path: Path | str) -> dict[str, Any]:
-    """Read a JSON object written by :func:`write_json`.
-
-    Raises :class:`InputError` naming the file when it is missing, is not JSON, is not an object, or has another schema.
-    """
-    path = Path(path)
-    try:
-        values = parse_json(path.read_bytes())
-    except FileNotFoundError:
-        raise InputError("no such file", where=str(path), todo="run the step that makes it first") from None
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"not readable as JSON ({error})", where=str(path), todo="delete the file; the next run makes it again"
-        ) from None
-    if not isinstance(values, dict) or values.get("schema") != SCHEMA:
-        found = values.get("schema") if isinstance(values, dict) else type(values).__name__
-        raise InputError(
-            f"schema is {found!r}",
-            where=str(path),
-            expected=f'a JSON object with "schema": {SCHEMA}',
-            todo="delete the file; the next run makes it again",
-        )
-    return values
-
-
 def write_csv(path: Path | str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
     """Write rows as CSV with a header, atomically. ``None`` becomes an empty field; a missing key is an error."""
     text = io.StringIO()
@@ -108,13 +70,6 @@ def write_csv(path: Path | str, columns: Sequence[str], rows: Iterable[Mapping[s
     for row in rows:
         writer.writerow(["" if row[column] is None else row[column] for column in columns])
     write_text(path, text.getvalue())
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text} is not a number to count with")
-    return value
 
 
 def _umask() -> int:

@@ -9,12 +9,24 @@ from pathlib import Path
 from typing import TypeVar
 
 from anchormatrix.errors import InputError
-from anchormatrix.records.session import Session
-from anchormatrix.records.smoke import Smoke, SmokeStatus
+from anchormatrix.records.base import FileRecord
+from anchormatrix.records.smoke import SmokeStatus
 from anchormatrix.store.codec import read_record
 
-R = TypeVar("R", Session, Smoke)
-_SMOKE = "smoke.json"
+
+class _Note(FileRecord, frozen=True):
+    """What a session or smoke notes of itself; the rest of its file is not decoded: a dry run looks at every one."""
+
+    night: str
+    generation: int
+
+
+class _SmokeNote(_Note, frozen=True):
+    state: str
+    status: SmokeStatus
+
+
+N = TypeVar("N", bound=_Note)
 
 
 class StoredResults:
@@ -30,36 +42,32 @@ class StoredResults:
 
     def smoke(self, contract_id: str) -> Path:
         """The file of the smoke of a contract's group."""
-        return self._results / contract_id / _SMOKE
+        return self._results / contract_id / "smoke.json"
 
     def night(self, path: Path) -> str:
         """The night noted in a session or smoke, or empty text."""
         if path not in self._nights:
-            record = _noted(path)
+            record = _noted(path, _Note)
             self._nights[path] = record.night if record else ""
         return self._nights[path]
 
     def generation(self, path: Path) -> int:
         """How often a session or smoke had been asked for again when it was made."""
-        record = _noted(path)
+        record = _noted(path, _Note)
         return record.generation if record else 0
 
     def smoke_state(self, contract_id: str) -> str:
         """The health and occupancy that the last smoke of a group was made in, as one word."""
-        smoke = _record(self.smoke(contract_id), Smoke)
+        smoke = _noted(self.smoke(contract_id), _SmokeNote)
         return smoke.state if smoke else ""
 
     def smoke_status(self, contract_id: str) -> SmokeStatus | None:
         """How the last smoke of a group ended."""
-        smoke = _record(self.smoke(contract_id), Smoke)
+        smoke = _noted(self.smoke(contract_id), _SmokeNote)
         return smoke.status if smoke else None
 
 
-def _noted(path: Path) -> Session | Smoke | None:
-    return _record(path, Smoke) if path.name == _SMOKE else _record(path, Session)
-
-
-def _record(path: Path, kind: type[R]) -> R | None:
+def _noted(path: Path, kind: type[N]) -> N | None:
     try:
         return read_record(path, kind)
     except InputError:

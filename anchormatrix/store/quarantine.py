@@ -6,33 +6,47 @@ Files are written whole, so a damaged one was damaged later, by a disk or a hand
 from __future__ import annotations
 
 import contextlib
-import csv
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from anchormatrix.errors import InputError
-from anchormatrix.records.base import FileRecord
+from anchormatrix.records.attribution import Attribution
+from anchormatrix.records.bandwidth import SizeSweep
+from anchormatrix.records.base import FileRecord, Record
+from anchormatrix.records.cells import Cell
 from anchormatrix.records.contract import ContractList, LedgerEntry, StoredContract
+from anchormatrix.records.decision import Decision
+from anchormatrix.records.gates import Gates
 from anchormatrix.records.host import HostHealth, Topology
-from anchormatrix.store.codec import parse_record, read_record
-from anchormatrix.store.files import read_json, write_bytes
+from anchormatrix.records.requests import RequestRow
+from anchormatrix.records.session import Session
+from anchormatrix.records.smoke import Smoke
+from anchormatrix.records.verdict import Verdict
+from anchormatrix.store.codec import file_bytes, parse_record, read_record, read_table
+from anchormatrix.store.files import write_bytes
 
 SUFFIX = ".damaged"
-_OBJECTS: Mapping[str, type[FileRecord] | None] = {
+_OBJECTS: Mapping[str, type[FileRecord]] = {
     "topology.json": Topology,
     "health.json": HostHealth,
     "contracts.json": ContractList,
     "c*-*/contract.json": StoredContract,
-    "c*-*/smoke.json": None,
-    "c*-*/verdict.json": None,
-    "c*-*/gates.json": None,
-    "c*-*/*/attribution.json": None,
-    "c*-*/*/w*/session.json": None,
-    "bandwidth/c*-*.json": None,
-    "matrix_report/*.json": None,
+    "c*-*/smoke.json": Smoke,
+    "c*-*/verdict.json": Verdict,
+    "c*-*/gates.json": Gates,
+    "c*-*/*/attribution.json": Attribution,
+    "c*-*/*/w*/session.json": Session,
+    "bandwidth/c*-*.json": SizeSweep,
+    "matrix_report/decision.json": Decision,
+    "matrix_report/summary.json": FileRecord,
 }
-_TABLES = ("c*-*/cells.csv", "c*-*/*/w*/requests.csv", "matrix_report/cells.csv")
+_TABLES: Mapping[str, type[Record]] = {
+    "c*-*/cells.csv": Cell,
+    "c*-*/*/w*/requests.csv": RequestRow,
+    "matrix_report/cells.csv": Record,
+}
 
 
 def set_aside(results: Path) -> tuple[str, ...]:
@@ -55,30 +69,23 @@ def set_aside(results: Path) -> tuple[str, ...]:
 
 
 def _damaged(results: Path) -> Iterator[tuple[Path, str]]:
-    for pattern, kind in _OBJECTS.items():
+    readers: list[tuple[str, Callable[[Path], object]]] = [
+        (pattern, partial(read_record, kind=kind)) for pattern, kind in _OBJECTS.items()
+    ]
+    readers += [(pattern, partial(_read_whole_table, kind=kind)) for pattern, kind in _TABLES.items()]
+    for pattern, read in readers:
         for path in results.glob(pattern):
             try:
-                read_record(path, kind) if kind else read_json(path)
+                read(path)
             except InputError as error:
                 yield path, error.what
-    for pattern in _TABLES:
-        for path in results.glob(pattern):
-            problem = _table_problem(path)
-            if problem:
-                yield path, problem
 
 
-def _table_problem(path: Path) -> str:
-    """What is wrong with a CSV file of ours, empty if nothing: whole lines, all with the header's number of fields."""
-    try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            text = stream.read()
-        rows = list(csv.reader(text.splitlines(keepends=True)))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        return str(error)
-    if not text.endswith("\n"):
-        return "its last line is cut off" if text else "it is empty"
-    return "" if {len(row) for row in rows} == {len(rows[0])} else "a line has another number of fields"
+def _read_whole_table(path: Path, kind: type[Record]) -> None:
+    content = file_bytes(path)
+    if not content.endswith(b"\n"):
+        raise InputError("its last line is cut off" if content else "it is empty", where=str(path))
+    read_table(path, kind)
 
 
 def _mended_ledger(results: Path) -> list[str]:

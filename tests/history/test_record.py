@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from pathlib import Path
 
@@ -19,7 +20,6 @@ from anchormatrix.history.record import (
 )
 from anchormatrix.history.store import open_history
 from anchormatrix.history.surroundings import Surroundings, surroundings_of
-from anchormatrix.store.files import read_json, write_json
 
 
 def test_the_same_session_twice_is_one_row(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_what_cannot_be_used_is_named_and_the_rest_is_recorded(tmp_path: Path) -
 
 def test_a_session_of_another_contract_than_its_folder_is_refused(tmp_path: Path) -> None:
     path = write_session(tmp_path / "results", "2026-11-30")
-    write_json(path, {**{k: v for k, v in read_json(path).items() if k != "schema"}, "contract": "c2-0123456789"})
+    path.write_text(json.dumps({**json.loads(path.read_text()), "contract": "c2-0123456789"}))
     with open_history(tmp_path / "h.sqlite") as history, pytest.raises(InputError, match="of its folder"):
         record_session(history, path)
 

@@ -72,6 +72,7 @@ def test_a_record_is_written_with_its_schema_first_and_read_back(tmp_path):
         ('{"schema": 1, "step_s": 1, "parts": [{}]}', "parts[0]: Object missing required field name"),
         ('{"schema": 1, "step_s": NaN}', "not readable as JSON"),
         ('{"schema": 1, "step_s": 1e400}', "step_s: Number out of range"),
+        ('{"schema": 1, "parts": ' + "[" * 100_000, "not readable as JSON"),
         ("[]", "the content is array; expected object"),
         ("", "not readable as JSON"),
     ],

@@ -3,14 +3,13 @@
 import pytest
 
 from anchormatrix.errors import InputError, quoted_line
-from anchormatrix.store.files import read_json, write_csv, write_json, write_text
+from anchormatrix.store.files import write_csv, write_json, write_text
 
 
-def test_json_carries_its_schema_and_is_read_back(tmp_path):
+def test_json_carries_its_schema(tmp_path):
     path = tmp_path / "new" / "values.json"
     write_json(path, {"step_s": 1.5})
     assert path.read_text() == '{\n  "schema": 1,\n  "step_s": 1.5\n}\n'
-    assert read_json(path) == {"schema": 1, "step_s": 1.5}
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_beside_it(tmp_path):
@@ -20,30 +19,8 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_beside_it(tmp_path):
         write_json(path, {"a": float("nan")})
     with pytest.raises(UnicodeEncodeError):
         write_text(path, "\ud800")
-    assert read_json(path)["a"] == 1
+    assert path.read_text() == '{\n  "schema": 1,\n  "a": 1\n}\n'
     assert [item.name for item in tmp_path.iterdir()] == ["values.json"]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[1]",
-        "{",
-        '{"schema": 2}',
-        "null",
-        '{"schema": 1, "a": NaN}',
-        '{"schema": 1, "a": -Infinity}',
-        '{"schema": 1, "a": 1e999}',
-        '{"schema": 1, "a": ' + "9" * 5000 + "}",
-        '{"schema": 1, "a": ' + "[" * 100_000 + "]" * 100_000 + "}",
-    ],
-)
-def test_what_is_not_ours_is_refused_by_name(tmp_path, text):
-    path = tmp_path / "values.json"
-    path.write_text(text)
-    with pytest.raises(InputError, match=r"values\.json"):
-        read_json(path)
 
 
 def test_csv_has_a_header_and_empty_fields_for_none(tmp_path):

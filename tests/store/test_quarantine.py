@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 from contracts import contract_on
 from host_states import blocks
+from measured import smoke_record, timed_session
 
+from anchormatrix.records.cells import Cell, cell_of
 from anchormatrix.records.contract import LedgerEntry
-from anchormatrix.store.codec import line_text, write_record
+from anchormatrix.store.codec import line_text, write_record, write_table
 from anchormatrix.store.files import write_csv, write_json
 from anchormatrix.store.quarantine import set_aside
+from anchormatrix.store.sessions import write_session
 
 CONTRACT = "c4-0123456789"
 
@@ -21,10 +24,12 @@ CONTRACT = "c4-0123456789"
 def results(tmp_path: Path) -> Path:
     session = tmp_path / CONTRACT / "tp1-usp4" / "w1"
     write_record(tmp_path / "topology.json", blocks([2]))
-    write_json(tmp_path / CONTRACT / "smoke.json", {"status": "passed"})
-    write_json(session / "session.json", {"status": "measured"})
-    write_csv(session / "requests.csv", ("request", "step_s"), [{"request": 1, "step_s": 4.9}])
-    write_csv(tmp_path / CONTRACT / "cells.csv", ("form", "reason"), [{"form": "tp1-usp4", "reason": "a\nb, c"}])
+    write_record(tmp_path / CONTRACT / "smoke.json", smoke_record(CONTRACT))
+    write_session(session / "session.json", timed_session("tp1-usp4", 1, {"few": [4.9, 4.8]}, contract=CONTRACT))
+    cell = cell_of(CONTRACT, "tp1-usp4", "few", "1", [4.9, 4.8], 2.0, reason="a\nb, c")
+    write_table(tmp_path / CONTRACT / "cells.csv", Cell, [cell])
+    write_csv(tmp_path / "matrix_report" / "cells.csv", ("form", "note"), [{"form": "tp1-usp4", "note": None}])
+    write_json(tmp_path / "matrix_report" / "summary.json", {"cells": []})
     return tmp_path
 
 
@@ -43,7 +48,7 @@ def test_an_empty_folder_and_a_missing_one_have_no_damage(tmp_path: Path):
     assert set_aside(tmp_path / "results") == ()
 
 
-@pytest.mark.parametrize("content", [b"", b'{"schema": 1, "sta', b"\x00\xff\x00", b"[]", b'{"schema": 9}'])
+@pytest.mark.parametrize("content", [b"", b'{"schema": 1, "sta', b"\xff", b"[]", b'{"schema": 9}', b'{"schema": 1}'])
 def test_a_damaged_object_is_set_aside_and_kept(results: Path, content: bytes):
     path = results / CONTRACT / "smoke.json"
     path.write_bytes(content)
@@ -53,12 +58,13 @@ def test_a_damaged_object_is_set_aside_and_kept(results: Path, content: bytes):
     assert path.with_name("smoke.json.damaged").read_bytes() == content
 
 
-@pytest.mark.parametrize("content", ["", "request,step_s\n1,4.", "request,step_s\n1,4.9\n2\n", "request,step_s\n1"])
-def test_a_session_with_damaged_requests_is_set_aside_whole(results: Path, content: str):
+@pytest.mark.parametrize("damage", [lambda text: "", lambda text: text[:-1], lambda text: text + "2,few\n"])
+def test_a_session_with_damaged_requests_is_set_aside_whole(results: Path, damage):
     folder = results / CONTRACT / "tp1-usp4" / "w1"
-    (folder / "requests.csv").write_text(content)
+    requests = folder / "requests.csv"
+    requests.write_text(damage(requests.read_text()))
     assert len(set_aside(results)) == 1
-    assert {path.name for path in folder.iterdir()} == {"requests.csv.damaged", "session.json.damaged"}
+    assert {path.name for path in folder.iterdir()} == {"requests.csv.damaged", "server.log", "session.json.damaged"}
 
 
 def test_only_the_damaged_lines_of_a_ledger_go(results: Path):
