@@ -7,7 +7,7 @@ process, and card time is virtual seconds × cards. Everything that reads or jud
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -17,43 +17,31 @@ from anchormatrix.decide.adaptive_judging import judged_cells, judged_sessions
 from anchormatrix.decide.assemble import Stored, judge_contract
 from anchormatrix.decide.cells import build_cells
 from anchormatrix.decide.verdict import judge
-from anchormatrix.devices.ascend_info import parse_info
-from anchormatrix.devices.ascend_topology import parse_topology
 from anchormatrix.engines.serving import Response
 from anchormatrix.engines.vllm_omni import expected_groups
 from anchormatrix.measure.live_cards import tenants, unfit
 from anchormatrix.measure.ramp import first_steady
 from anchormatrix.measure.rows import aligned, records_of
 from anchormatrix.measure.served import Sent
-from anchormatrix.measure.serverlog.parse import Request, parse_serve_log
+from anchormatrix.measure.serverlog.parse import parse_serve_log
 from anchormatrix.measure.serverlog.proof import prove
-from anchormatrix.measure.smoke import Expectation, judge_smoke, smoke_step
 from anchormatrix.planning import adaptive
 from anchormatrix.planning.adaptive_state import AdaptiveLimits
-from anchormatrix.planning.groups import resolve_groups
 from anchormatrix.records.cells import Cell
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import Form
 from anchormatrix.records.gates import Gates
-from anchormatrix.records.host import HostState
 from anchormatrix.records.requests import RequestStatus, Role
 from anchormatrix.records.session import Ramp, Session, SessionStatus
-from anchormatrix.records.settings import GroupsSettings, HealthSettings, SmokeSettings, VerdictSettings
-from anchormatrix.records.smoke import SmokeStatus
+from anchormatrix.records.settings import VerdictSettings
 from anchormatrix.records.verdict import Verdict
 from anchormatrix.store.sessions import TimedSession
-from campaigns.hosts import ANCHOR, FEW, Experiment
-from virtualhost.host.state import HostState as VirtualState
-from virtualhost.server.serving import ServingSession, parse_split
-from virtualhost.tools.npu_smi import answer
+from campaigns.bench import HEALTH, TIERS, Bench, choose_group
+from campaigns.hosts import Experiment
 
 REPEATS, WINDOWS = 3, 2
 WARMUPS_MIN, WARMUPS_MAX, STEADY_PCT = 4, 8, 3.0
 LIMITS = VerdictSettings(dispersion_pct=3, drift_pct=5, noise_floor_pct=1, window_drift_pct=3)
-HEALTH = HealthSettings(static_memory_mb=8192, on_busy="skip", busy_wait_s=0, contaminated_tries=2)
-GROUPS = GroupsSettings(allow_cross_domain=False, pinned={})
-TIERS = {"few": FEW, "anchor": ANCHOR}
-SMOKE = SmokeSettings(steps=4, residue_factor=5, straggler_pct=10, first_step_pct=30, slope_pct=10, expected_step_s={})
 
 
 @dataclass
@@ -77,31 +65,6 @@ class Outcome:
     def kind(self) -> str:
         """``winner``, ``no_difference`` or ``not_decidable``."""
         return self.judged.decision.outcome if self.judged else "not_decidable"
-
-
-@dataclass
-class Bench:
-    """A host under one design: its state, its clock and what was measured on it."""
-
-    experiment: Experiment
-    state: VirtualState = field(default_factory=lambda: VirtualState(None))
-    card_s: float = 0.0
-    sessions: int = 0
-
-    def read(self) -> HostState:
-        """The vendor tool's text, parsed as the workflow parses it."""
-        scenario = self.experiment.scenario
-        topology = parse_topology(answer(["info", "-t", "topo"], scenario, self.state)[1])
-        return HostState(topology, parse_info(answer(["info"], scenario, self.state)[1]))
-
-    def serve(self, form: Form, cards: Sequence[int]) -> ServingSession:
-        """A server of a form; its time is counted from here on."""
-        self.sessions += 1
-        return ServingSession(self.experiment.scenario, parse_split(form.name), cards, self.state)
-
-    def spend(self, seconds: float, cards: Sequence[int]) -> None:
-        """Count card time."""
-        self.card_s += seconds * len(cards)
 
 
 def run_full(experiment: Experiment) -> Outcome:
@@ -159,59 +122,6 @@ def conclude_cells(
         cells = judged_cells(kept, limits)
     verdict = judge(contract.id, contract.size, cells, kept, forms=judged_forms, windows=windows, limits=LIMITS)
     return verdict, cells, kept
-
-
-# --- the group ---------------------------------------------------------------------------------------------------
-
-
-def choose_group(bench: Bench) -> tuple[Contract | None, str]:
-    """The first legal, fit group that passes its smoke, as a contract; or why there is none."""
-    state = bench.read()
-    size = bench.experiment.size
-    resolution = resolve_groups(state, (size,), health=HEALTH, groups=GROUPS, current={})
-    candidates = resolution.candidates[size]
-    if not candidates:
-        return None, resolution.why_none(size)
-    seen = {candidate.cards: smoke(bench, candidate.cards) for candidate in candidates[:2]}
-    for candidate in candidates[:2]:
-        contract = _contract(state, candidate.cards, one_domain=candidate.one_domain)
-        others = [step for cards, request in seen.items() if cards != candidate.cards and (step := smoke_step(request))]
-        expected = Expectation(min(others), "another group of the same size and links") if others else None
-        request = seen[candidate.cards]
-        if request is None:
-            continue  # no form runs here
-        judged = judge_smoke(request, expected, SMOKE, cards=candidate.cards)
-        if judged.status is not SmokeStatus.REJECTED:
-            return contract, ""
-    return None, "no group passes its smoke"
-
-
-def smoke(bench: Bench, cards: Sequence[int]) -> Request | None:
-    """The request of a four-step smoke with the first form that runs; None when none does."""
-    for form in bench.experiment.forms:
-        session = bench.serve(form, cards)
-        start = session.startup()
-        bench.spend(start.virtual_s, cards)
-        if start.end:
-            continue
-        answered = session.request(SMOKE.steps)
-        bench.spend(answered.virtual_s, cards)
-        log = parse_serve_log(start.text + answered.text)
-        session.shutdown()
-        if log.requests and log.requests[-1].step_s:
-            return log.requests[-1]
-    return None
-
-
-def _contract(state: HostState, cards: tuple[int, ...], *, one_domain: bool) -> Contract:
-    links = tuple(tuple(state.topology.link(a, b) for b in cards) for a in cards)
-    return Contract(
-        host="campaign", cards=cards, links=links, one_domain=one_domain, device_model="virtual", driver="1",
-        toolkit="1", framework="vllm-omni", framework_version="1", workload={}, tiers=dict(TIERS),
-    )  # fmt: skip
-
-
-# --- a session ---------------------------------------------------------------------------------------------------
 
 
 def measure(bench: Bench, contract: Contract, form: Form, order: adaptive.Order) -> TimedSession:

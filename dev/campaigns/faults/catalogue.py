@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from campaigns.faults import injectors as deeds
-from campaigns.faults.injectors import Deed, Moment, in_request, job_started
+from campaigns.faults.stage import Deed, Moment, in_request, job_started
 
 SAME = "same"
 """The next run's report equals the undisturbed one."""

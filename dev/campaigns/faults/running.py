@@ -13,7 +13,6 @@ from typing import Any
 
 from anchormatrix.hosts.processes import entry
 from campaigns.faults.catalogue import CAPTURES, MARKED, OTHER_GROUP, SAME, Fault
-from campaigns.faults.injectors import Stage
 from campaigns.faults.judging import (
     Judgement,
     Undisturbed,
@@ -24,6 +23,7 @@ from campaigns.faults.judging import (
     undisturbed_from,
 )
 from campaigns.faults.project import Project, make_project
+from campaigns.faults.stage import Stage
 
 COLUMNS = ("first run ended", "finished cells kept", "numbers", "nothing left", "foreign untouched", "next run")
 _DECOY_S = "3600"  # bounded, in case the campaign itself is killed
