@@ -4,7 +4,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 
-.PHONY: matrix_report test lint pytest dummy-run-env test-real lock
+.PHONY: matrix_report test lint pytest schema dummy-run-env test-real lock
 
 matrix_report: $(READY)
 	$(BIN)/snakemake --cores 1 matrix_report
@@ -20,6 +20,10 @@ lint: $(READY)
 
 pytest: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -q
+
+# What editors check a configuration against, generated from the record.
+schema: $(READY)
+	$(BIN)/python -m anchormatrix.config.schema
 
 # The dummy run's own environment: torch and diffusers, never in .venv.
 dummy-run-env: .venv-dummy-run/.ready

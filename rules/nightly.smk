@@ -18,7 +18,7 @@ rule nightly_report:
     conda:
         "../envs/anchormatrix.yaml"
     params:
-        night=SETTINGS.night,
+        night=SETTINGS.night or None,
     message:
         "Comparing night {params.night} with those before it"
     shell:

@@ -12,12 +12,12 @@ Examples:
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
+
+import msgspec
 
 from anchormatrix.cli.command import FINDING, run
 from anchormatrix.config.merge import load_settings
-from anchormatrix.planning.model_figures import figures_from
 from anchormatrix.planning.seams import SeamFacts, check_seams
 from anchormatrix.records.form import parse_form
 from anchormatrix.store.files import write_json
@@ -36,9 +36,9 @@ def main() -> int:
         same_as_dense=None if args.same_as_dense is None else args.same_as_dense == "yes",
         issued=tuple(name.strip() for name in args.issued.split(",") if name.strip()),
     )
-    model = figures_from(load_settings(args.config).model)
+    model = load_settings(args.config).model
     given = {"sequence_tokens": args.tokens, "sparse_block": args.sparse_block}
-    model = replace(model, **{key: value for key, value in given.items() if value is not None})
+    model = msgspec.structs.replace(model, **{key: value for key, value in given.items() if value is not None})
     findings = check_seams(parse_form(args.form), model, facts)
     if args.json:
         write_json(args.json, {"form": args.form, "findings": [finding.as_dict() for finding in findings]})

@@ -30,7 +30,7 @@ def main() -> int:
             todo="run `snakemake --cores 1 matrix_report --configfile FILE` to measure on a host",
         )
     settings = load_settings(args.config or DEFAULT_FILE)
-    few, anchor = args.steps_few or settings.matrix.tiers["few"], args.steps_anchor or settings.matrix.tiers["anchor"]
+    few, anchor = args.steps_few or settings.matrix.tiers.few, args.steps_anchor or settings.matrix.tiers.anchor
     if not 0 < few < anchor:
         raise ConfigError(
             f"few is {few} steps and anchor is {anchor}", where="--steps-few", expected="few below anchor"

@@ -14,11 +14,11 @@ import msgspec
 from anchormatrix.attribution.summary import AttributionOptions, attribute_directory
 from anchormatrix.errors import InputError
 from anchormatrix.records.attribution import Attribution, AttributionStatus
-from anchormatrix.records.capture import USABLE, Capture, CaptureStatus
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.requests import RequestRow, Role
-from anchormatrix.records.session import Session, SessionStatus
-from anchormatrix.records.settings import FEW, Settings
+from anchormatrix.records.session import USABLE, Capture, CaptureStatus, Session, SessionStatus
+from anchormatrix.records.settings.values import FEW, KeepCaptures
+from anchormatrix.records.settings.whole import Settings
 
 
 def attribute_session(session: Session, requests: Iterable[RequestRow], settings: Settings) -> Attribution:
@@ -34,7 +34,7 @@ def attribute_session(session: Session, requests: Iterable[RequestRow], settings
     if capture.status not in USABLE or not capture.directory:
         return _refused(session, f"the capture is {capture.status}: {capture.reason or capture.why}")
     form = parse_form(session.form)
-    heads = min(settings.model.heads, settings.model.kv_heads or settings.model.heads) // (form.tp * form.usp)
+    heads = min(settings.model.heads, settings.model.kv_head_count) // (form.tp * form.usp)
     options = AttributionOptions(
         form=form,
         layers=settings.model.layers,
@@ -74,12 +74,12 @@ def with_own_capture(session: Session, path: Path) -> Session:
     return msgspec.structs.replace(session, capture=msgspec.structs.replace(capture, directory=here))
 
 
-def keep_capture(directory: Path, keep: str, *, compress: bool) -> None:
+def keep_capture(directory: Path, keep: KeepCaptures, *, compress: bool) -> None:
     """Keep, pack or drop the profiler's files once they are analysed, as ``capture.keep`` says.
 
     Files are packed one by one beside the original, which goes only when its packed copy is whole.
     """
-    if keep == "none":
+    if keep == KeepCaptures.NONE:
         shutil.rmtree(directory, ignore_errors=True)
         return
     if not compress:

@@ -19,7 +19,7 @@ from anchormatrix.hosts.open import open_host
 from anchormatrix.hosts.owner import follow_owner
 from anchormatrix.measure.rig import Rig
 from anchormatrix.records.contract import Contract, StoredContract
-from anchormatrix.records.settings import Settings
+from anchormatrix.records.settings.whole import Settings
 from anchormatrix.store.codec import read_record
 
 _ENDINGS = (signal.SIGTERM, signal.SIGINT)

@@ -13,7 +13,7 @@ from anchormatrix.planning.adaptive_state import AdaptiveLimits, AdaptiveState
 from anchormatrix.planning.configured import adaptive_limits
 from anchormatrix.records.cells import ALL, Cell, spread_pct
 from anchormatrix.records.session import SessionStatus
-from anchormatrix.records.settings import Settings
+from anchormatrix.records.settings.whole import Settings
 from anchormatrix.store.sessions import TimedSession
 
 

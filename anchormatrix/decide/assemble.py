@@ -13,13 +13,13 @@ from anchormatrix.decide.group_state import UNKNOWN_GROUP, GroupState
 from anchormatrix.decide.projection import all_projections
 from anchormatrix.measure.bandwidth.curve import Curves
 from anchormatrix.planning.memory import MemoryLimits, memory_of, why_not
-from anchormatrix.planning.model_figures import ModelFigures
 from anchormatrix.records.attribution import Attribution
 from anchormatrix.records.cells import Cell
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import Form
 from anchormatrix.records.gates import FormBytes, Gates, Projection, Unexplained
 from anchormatrix.records.session import Session
+from anchormatrix.records.settings.things import ModelSettings
 from anchormatrix.records.verdict import Verdict
 
 
@@ -37,7 +37,7 @@ class Stored:
     sessions: Sequence[Session]
     cells: Sequence[Cell]
     verdict: Verdict
-    model: ModelFigures | None = None
+    model: ModelSettings | None = None
     memory: MemoryLimits | None = None
     sweep: Curves | None = None
     attributions: Mapping[str, Attribution] = field(default_factory=dict)

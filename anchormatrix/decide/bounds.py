@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from anchormatrix.measure.bandwidth.curve import Curves, Estimate
 from anchormatrix.planning.collective_calls import Collective, collectives, concurrency, link_class, rank_groups
-from anchormatrix.planning.model_figures import ModelFigures
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import Form
 from anchormatrix.records.gates import CallBound
 from anchormatrix.records.host import Topology
+from anchormatrix.records.settings.things import ModelSettings
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class ByteBound:
         return tuple(call.basis for call in self.calls if call.time_us is None)
 
 
-def byte_rows(form: Form, model: ModelFigures, cards: Sequence[int], topology: Topology) -> tuple[ByteRow, ...]:
+def byte_rows(form: Form, model: ModelSettings, cards: Sequence[int], topology: Topology) -> tuple[ByteRow, ...]:
     """Bytes per layer of every rank and collective, split by whether the peer's card shares the rank's domain."""
     return tuple(
         row
@@ -91,7 +91,7 @@ def _rows_of(call: Collective, ranks: Sequence[int], cards: Sequence[int], topol
         yield ByteRow(rank, cards[rank], call.kind, call.carries, same, cross)
 
 
-def byte_bound(form: Form, model: ModelFigures, contract: Contract, sweep: Curves | None) -> ByteBound:
+def byte_bound(form: Form, model: ModelSettings, contract: Contract, sweep: Curves | None) -> ByteBound:
     """The byte bound of a form on a contract's group.
 
     One call takes t0 + bytes ÷ B(bytes): read from the size sweep of the same link class and concurrency. Of a

@@ -10,9 +10,9 @@ import msgspec
 
 from anchormatrix.attribution.hiding import bound
 from anchormatrix.planning.candidates import mask_chunks
-from anchormatrix.planning.model_figures import ModelFigures
 from anchormatrix.records.attribution import Attribution, Family, MaskBound, StepRow
 from anchormatrix.records.form import Form
+from anchormatrix.records.settings.things import ModelSettings
 
 _ALIKE = 1.2  # forms that the profiler stretches more unequally than this were not captured in a step like the timed
 _MOST_CHUNKS = 8  # more chunks cost more calls than they hide
@@ -73,7 +73,7 @@ def capture_inflation(attributions: Iterable[Attribution]) -> float | None:
 def step_parts(
     attribution: Attribution | None,
     form: Form | None = None,
-    model: ModelFigures | None = None,
+    model: ModelSettings | None = None,
     *,
     inflation: float | None = None,
 ) -> StepParts | None:
@@ -133,7 +133,7 @@ def _family_ms(attribution: Attribution, found: MaskBound) -> float:
     return sum(row.sum_ms for row in families if (row.family, row.communicator) == wanted)
 
 
-def _bound(found: MaskBound, form: Form | None, model: ModelFigures | None) -> tuple[float | None, int]:
+def _bound(found: MaskBound, form: Form | None, model: ModelSettings | None) -> tuple[float | None, int]:
     """The masking bound and its chunks: as it is, or, of a form that could be masked and is not, as it could be.
 
     Attention is as long as in the step without the profiler, where that is known: the captured one hides too much.

@@ -11,7 +11,6 @@ from anchormatrix.decide.evidence import FormEvidence
 from anchormatrix.decide.gates import GATES, UNKNOWN
 from anchormatrix.decide.group_state import UNKNOWN_GROUP, GroupState
 from anchormatrix.decide.projection import milliseconds, seconds
-from anchormatrix.planning.model_figures import ModelFigures
 from anchormatrix.records.decision import (
     Confidence,
     Decision,
@@ -23,6 +22,7 @@ from anchormatrix.records.decision import (
     Trigger,
 )
 from anchormatrix.records.gates import Gate, Projection, Unexplained
+from anchormatrix.records.settings.things import ModelSettings
 from anchormatrix.records.verdict import Verdict, VerdictStatus
 
 
@@ -37,7 +37,7 @@ class DecisionInputs:
     contract: str
     verdict: Verdict
     evidence: Sequence[FormEvidence]
-    model: ModelFigures | None = None
+    model: ModelSettings | None = None
     gates: Sequence[Gate] = ()
     projections: Sequence[Projection] = ()
     unexplained: Sequence[Unexplained] = ()
@@ -208,7 +208,7 @@ def _grouped_query(inputs: DecisionInputs, winner: str, runner: str) -> list[str
     gather, other = gathers[0], runner if gathers[0] == winner else winner
     model = inputs.model
     state = (
-        f"K and V carry {model.kv_heads} of {model.heads} heads here"
+        f"K and V carry {model.kv_head_count} of {model.heads} heads here"
         if model.grouped_query
         else f"all {model.heads} heads have their own K and V here"
     )

@@ -36,7 +36,7 @@ from anchormatrix.records.decision import (
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.plan import ContractPlan, RunPlan
 from anchormatrix.records.session import SessionStatus
-from anchormatrix.records.settings import Settings
+from anchormatrix.records.settings.whole import Settings
 from anchormatrix.store.codec import read_record
 
 _NOT_RUN = (SessionStatus.DID_NOT_RUN, SessionStatus.VOID, SessionStatus.UNMEASURABLE)

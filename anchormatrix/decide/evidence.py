@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anchormatrix.decide.captured import StepParts, capture_inflation, family_times, step_parts
-from anchormatrix.planning.model_figures import ModelFigures
 from anchormatrix.records.attribution import Attribution, Family
 from anchormatrix.records.cells import ALL, Cell
 from anchormatrix.records.form import Form, parse_form
 from anchormatrix.records.session import Session, SessionStatus
-from anchormatrix.records.settings import ANCHOR, FEW
+from anchormatrix.records.settings.things import ModelSettings
+from anchormatrix.records.settings.values import ANCHOR, FEW
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def gather(
     sessions: Sequence[Session],
     cells: Sequence[Cell],
     attributions: Mapping[str, Attribution] | None = None,
-    model: ModelFigures | None = None,
+    model: ModelSettings | None = None,
 ) -> tuple[FormEvidence, ...]:
     """Put sessions, cells and attributions (by form name) together per form.
 

@@ -16,7 +16,8 @@ from anchormatrix.records.cells import ALL
 from anchormatrix.records.form import Form, parse_form
 from anchormatrix.records.plan import ContractPlan
 from anchormatrix.records.session import SessionStatus
-from anchormatrix.records.settings import ANCHOR, Settings
+from anchormatrix.records.settings.values import ANCHOR
+from anchormatrix.records.settings.whole import Settings
 from anchormatrix.store.sessions import TimedSession, read_session
 
 

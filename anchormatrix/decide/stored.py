@@ -7,21 +7,22 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import msgspec
+
 from anchormatrix.decide.assemble import Stored
 from anchormatrix.decide.cells import read_cells
 from anchormatrix.decide.group_state import group_state
 from anchormatrix.decide.left_behind import left_behind, planned_sessions
 from anchormatrix.measure.bandwidth.curve import Curves
 from anchormatrix.planning.configured import memory_limits
-from anchormatrix.planning.model_figures import figures_from
 from anchormatrix.records.attribution import Attribution
 from anchormatrix.records.bandwidth import SizeSweep
-from anchormatrix.records.contract import Contract
+from anchormatrix.records.contract import Contract, canonical_values
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.plan import ContractPlan
 from anchormatrix.records.requests import Role
 from anchormatrix.records.session import Session, SessionStatus
-from anchormatrix.records.settings import Settings
+from anchormatrix.records.settings.whole import Settings
 from anchormatrix.records.verdict import Verdict
 from anchormatrix.store.codec import read_record
 from anchormatrix.store.sessions import read_requests
@@ -43,7 +44,7 @@ def read_stored(results: Path, contract: Contract, planned: ContractPlan, settin
         sessions=sessions,
         cells=read_cells(folder / "cells.csv"),
         verdict=read_record(folder / "verdict.json", Verdict),
-        model=figures_from(settings.model),
+        model=settings.model,
         memory=None if planned.card_gb is None else memory_limits(settings, planned.card_gb),
         sweep=read_sweep(results / "bandwidth" / f"{contract.id}.json"),
         attributions=attributions,
@@ -95,14 +96,15 @@ def fixed_costs(results: Path, planned: ContractPlan) -> dict[str, float]:
 
 def step_facts(settings: Settings) -> dict[str, Any]:
     """What the configuration says that shapes a step, flat: model figures, engine arguments, workload."""
-    facts: dict[str, Any] = {f"model.{key}": value for key, value in vars(settings.model).items()}
+    model, workload = canonical_values(msgspec.to_builtins([settings.model, settings.workload]))
+    facts: dict[str, Any] = {f"model.{key}": value for key, value in model.items()}
     facts |= {"engine.kind": settings.engine.kind, "engine.model": settings.engine.model}
     facts["engine.extra_args"] = " ".join(settings.engine.extra_args)
     facts |= {f"engine.env.{key}": value for key, value in settings.engine.env.items()}
-    for key, value in vars(settings.workload).items():
+    for key, value in workload.items():
         if isinstance(value, Mapping):
             facts |= {f"workload.{key}.{name}": item for name, item in value.items()}
         else:
             facts[f"workload.{key}"] = value
-    facts |= {f"matrix.tiers.{tier}": steps for tier, steps in settings.matrix.tiers.items()}
+    facts |= {f"matrix.tiers.{tier}": steps for tier, steps in msgspec.structs.asdict(settings.matrix.tiers).items()}
     return facts

@@ -23,7 +23,8 @@ from anchormatrix.errors import ConfigError
 from anchormatrix.records.cells import ALL, Cell
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.session import SessionStatus
-from anchormatrix.records.settings import ANCHOR, FEW, VerdictSettings
+from anchormatrix.records.settings.policies import VerdictSettings
+from anchormatrix.records.settings.values import ANCHOR, FEW
 from anchormatrix.records.verdict import Drift, NotRun, Verdict, VerdictStatus
 from anchormatrix.store.sessions import TimedSession
 

@@ -6,13 +6,14 @@ from anchormatrix.devices.ascend import AscendDevice
 from anchormatrix.devices.base import Device
 from anchormatrix.devices.cpu import CpuDevice
 from anchormatrix.devices.nvidia import NvidiaDevice
-from anchormatrix.records.settings import DeviceSettings
+from anchormatrix.records.settings.things import DeviceSettings
+from anchormatrix.records.settings.values import DeviceKind
 
 
 def open_device(settings: DeviceSettings) -> Device:
     """The device of the configured kind; nothing is run yet."""
-    if settings.kind == "nvidia":
+    if settings.kind == DeviceKind.NVIDIA:
         return NvidiaDevice()
-    if settings.kind == "cpu":
+    if settings.kind == DeviceKind.CPU:
         return CpuDevice(settings.cards or 1, settings.cores_per_card)
     return AscendDevice()

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from anchormatrix.records.requests import RequestStatus
-from anchormatrix.records.settings import WorkloadSettings
+from anchormatrix.records.settings.things import WorkloadSettings
+from anchormatrix.records.settings.values import Endpoint
 
 if TYPE_CHECKING:
     import requests
@@ -68,9 +69,7 @@ class ServingClient:
         """Send one request of the workload with this number of steps and wait for its output."""
         started = time.monotonic()
         try:
-            answer = {"video": self._video, "video-async": self._video_async, "image": self._image}[
-                self._workload.endpoint
-            ](steps)
+            answer = self._ask(steps)
         except self._lost as error:
             return Response(RequestStatus.LOST, time.monotonic() - started, error=_short(error))
         except _RefusedError as error:
@@ -125,6 +124,11 @@ class ServingClient:
             "seed": work.seed,
             **work.extra_params,
         }
+
+    def _ask(self, steps: int) -> bytes:
+        if self._workload.endpoint == Endpoint.IMAGE:
+            return self._image(steps)
+        return self._video_async(steps) if self._workload.endpoint == Endpoint.VIDEO_ASYNC else self._video(steps)
 
     def _video(self, steps: int) -> bytes:
         return self._post("/v1/videos/sync", files=_multipart(self.form_fields(steps))).content

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from anchormatrix.engines.base import ServeCommand
 from anchormatrix.errors import EngineError
 from anchormatrix.records.form import Form
-from anchormatrix.records.settings import Settings
+from anchormatrix.records.settings.values import CaptureTrigger, DeviceKind
+from anchormatrix.records.settings.whole import Settings
 
 _OFFLOAD_FLAGS = {
     "cpu-offload": "--enable-cpu-offload",
@@ -74,7 +75,7 @@ class VllmOmni:
             **{key: self._filled(value, form) for key, value in self._engine.env.items()},
         }
         profiler: list[str] = []
-        if capture_dir and self._capture.trigger == "env":
+        if capture_dir and self._capture.trigger == CaptureTrigger.ENV:
             env |= {"VLLM_TORCH_PROFILER_DIR": capture_dir, "VLLM_TORCH_PROFILER_REQUEST": str(capture_request or 1)}
         elif capture_dir:
             profiler = ["--profiler-config", self._profiler_config(capture_dir)]
@@ -118,7 +119,7 @@ class VllmOmni:
             "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
             "VLLM_OMNI_VIDEO_SYNC_TIMEOUT": f"{self._engine.request_timeout_s:.0f}",
         }
-        if self._device == "ascend":
+        if self._device == DeviceKind.ASCEND:
             # Fixed ports collide when two groups of one host start in the same minute.
             env |= {"HCCL_HOST_SOCKET_PORT_RANGE": "auto", "HCCL_NPU_SOCKET_PORT_RANGE": "auto"}
         return env

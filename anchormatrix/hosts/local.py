@@ -32,7 +32,7 @@ from anchormatrix.hosts.supervision import (
     start_under,
     stop_under,
 )
-from anchormatrix.records.settings import HostSettings
+from anchormatrix.records.settings.things import HostSettings
 
 _PRCTL = ctypes.CDLL(None).prctl
 _PARENT_DEATH = 1

@@ -12,8 +12,9 @@ from msgspec.structs import asdict, replace
 
 from anchormatrix.errors import HostError
 from anchormatrix.hosts.base import Host
-from anchormatrix.records.capture import Capture, CaptureFile, CaptureStatus
-from anchormatrix.records.settings import Settings
+from anchormatrix.records.session import Capture, CaptureFile, CaptureStatus
+from anchormatrix.records.settings.values import KeepCaptures
+from anchormatrix.records.settings.whole import Settings
 from anchormatrix.store.codec import write_record
 
 FOLDER = "capture"
@@ -43,7 +44,7 @@ def fetch_capture(capture: Capture, host: Host, directory: str, folder: Path, se
         done = replace(capture, directory=str(folder / FOLDER), files=len(sizes), size_mb=round(sum(sizes) / 1e6, 3))
         made = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
         write_record(fetched / FOLDER / "capture.json", CaptureFile(**asdict(done), made=made))
-        _replace(fetched / FOLDER, folder / FOLDER, keep=settings.capture.keep == "all")
+        _replace(fetched / FOLDER, folder / FOLDER, keep=settings.capture.keep == KeepCaptures.ALL)
         return done
     finally:
         shutil.rmtree(fetched, ignore_errors=True)

@@ -12,7 +12,8 @@ from anchormatrix.measure.smoke import Expectation
 from anchormatrix.planning.groups import show
 from anchormatrix.records.contract import Contract, StoredContract
 from anchormatrix.records.form import Form, parse_form
-from anchormatrix.records.settings import FEW, Settings
+from anchormatrix.records.settings.values import FEW
+from anchormatrix.records.settings.whole import Settings
 from anchormatrix.records.smoke import Smoke, SmokeStatus
 from anchormatrix.store.codec import read_record
 from anchormatrix.store.sessions import read_session

@@ -16,7 +16,8 @@ from anchormatrix.measure.serverlog.parse import ServeLog
 from anchormatrix.records.host import HostState
 from anchormatrix.records.requests import Role
 from anchormatrix.records.session import Proof, Ramp, Remark, SessionStatus
-from anchormatrix.records.settings import FEW, Settings
+from anchormatrix.records.settings.values import FEW
+from anchormatrix.records.settings.whole import Settings
 
 _CLOSURE_LIMIT_PCT = 5.0
 

@@ -12,7 +12,8 @@ from anchormatrix.planning.groups import show
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.host import Card, HostState
 from anchormatrix.records.session import SeenCard, SeenCards, SeenProcess
-from anchormatrix.records.settings import Settings
+from anchormatrix.records.settings.values import OnBusy
+from anchormatrix.records.settings.whole import Settings
 
 _FIT = ("OK", "WARNING")
 _LOOK_AGAIN_S = 2.0
@@ -41,8 +42,8 @@ def read_fit(
         if not others:
             return state
         left_s = deadline - time.monotonic()
-        if settings.health.on_busy != "wait" or left_s <= 0:
-            waited = f" for {settings.health.busy_wait_s:g} s" if settings.health.on_busy == "wait" else ""
+        if settings.health.on_busy != OnBusy.WAIT or left_s <= 0:
+            waited = f" for {settings.health.busy_wait_s:g} s" if settings.health.on_busy == OnBusy.WAIT else ""
             raise BusyError(
                 f"in use by somebody else{waited}: {'; '.join(others)}",
                 where=f"cards {show(contract.cards)} of {host.alias}",

@@ -10,7 +10,8 @@ from anchormatrix.engines.base import ServeCommand
 from anchormatrix.measure.rig import Rig
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import Form
-from anchormatrix.records.settings import ANCHOR, FEW, Settings
+from anchormatrix.records.settings.values import CaptureTrigger
+from anchormatrix.records.settings.whole import Settings
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def captures(order: SessionOrder, settings: Settings) -> bool:
 
 def capture_request(order: SessionOrder, settings: Settings) -> int | None:
     """The number, from 1, of the captured request when the environment triggers it: it must be known at the launch."""
-    if settings.capture.trigger != "env":
+    if settings.capture.trigger != CaptureTrigger.ENV:
         return None
     return settings.matrix.warmups.max + 2 * order.pairs(settings) + 1
 
@@ -75,7 +76,7 @@ def planned_command(order: SessionOrder, rig: Rig) -> ServeCommand:
 def planned_requests(order: SessionOrder, rig: Rig) -> list[str]:
     """The requests of a session in words, for ``--dry-run``."""
     settings = rig.settings
-    few, anchor = settings.matrix.tiers[FEW], settings.matrix.tiers[ANCHOR]
+    few, anchor = settings.matrix.tiers.few, settings.matrix.tiers.anchor
     warm, agree = settings.matrix.warmups, f"until neighbours agree to {settings.matrix.warmups.steady_pct:g} %"
     lines = [f"{warm.min} to {warm.max} excluded requests of {few} steps, {agree}"]
     lines += [f"{order.pairs(settings)} times: {few} steps, then {anchor} steps"]

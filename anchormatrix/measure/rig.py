@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from anchormatrix.devices.base import Device
 from anchormatrix.engines.base import Engine
 from anchormatrix.hosts.base import Host
-from anchormatrix.records.settings import Settings
+from anchormatrix.records.settings.whole import Settings
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from anchormatrix.hosts.base import Host, Lease, RunningProcess, StopRecord, Sup
 from anchormatrix.measure.serverlog.parse import Request, ServeLog, parse_serve_log
 from anchormatrix.records.requests import RequestStatus, Role
 from anchormatrix.records.session import Stop
-from anchormatrix.records.settings import Settings
+from anchormatrix.records.settings.whole import Settings
 
 _POLL_MIN_S, _POLL_MAX_S = 0.03, 0.5
 _FATAL_GRACE_S = 2.0  # a server that logged a fatal cause gets this long to end by itself

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import msgspec
 from msgspec.structs import replace
 
 from anchormatrix.engines.base import ServeCommand
@@ -25,11 +26,19 @@ from anchormatrix.measure.rows import Row, aligned, records_of
 from anchormatrix.measure.served import DidNotRunError, Served, stop_of
 from anchormatrix.measure.serverlog.parse import ServeLog, closure_pct, parse_serve_log
 from anchormatrix.measure.serverlog.proof import prove
-from anchormatrix.records.capture import USABLE, Capture, CaptureStatus
 from anchormatrix.records.host import HostState
 from anchormatrix.records.requests import RequestStatus, Role
-from anchormatrix.records.session import Circumstances, LogCounts, Session, SessionStatus, Try
-from anchormatrix.records.settings import ANCHOR, FEW
+from anchormatrix.records.session import (
+    USABLE,
+    Capture,
+    CaptureStatus,
+    Circumstances,
+    LogCounts,
+    Session,
+    SessionStatus,
+    Try,
+)
+from anchormatrix.records.settings.values import ANCHOR, FEW, CaptureTrigger, OnBusy
 from anchormatrix.store.sessions import TimedSession
 
 _EXTRA_ROUNDS = 2  # repeats sent again when a log line was spoiled or a request failed
@@ -93,7 +102,7 @@ class _Try:
             return Finished(TimedSession(self._session(judgement, ServeCommand((), {}), ()))), judgement
         health = self.settings.health
         holder = {"what": f"{form.name} w{self.order.window} of {contract.id}"}
-        wait_s = health.busy_wait_s if health.on_busy == "wait" else 0.0
+        wait_s = health.busy_wait_s if health.on_busy == OnBusy.WAIT else 0.0
         with self.host.lease(contract.cards, holder=holder, wait_s=wait_s) as lease:
             before = live_cards.read_fit(contract, self.host, self.rig.device, self.settings, self.rig.say)
             suspects.clear(contract, form, self.rig, self.order.results, lease)
@@ -126,7 +135,7 @@ class _Try:
         """Warm up, measure, capture. The order few, anchor, few, anchor … lets both tiers share any drift."""
         if not self._warm_up(served):
             return
-        tiers, pairs = self.settings.matrix.tiers, self.order.pairs(self.settings)
+        tiers, pairs = msgspec.structs.asdict(self.settings.matrix.tiers), self.order.pairs(self.settings)
         timed: dict[str, list[float]] = {FEW: [], ANCHOR: []}
         for done in range(pairs + _EXTRA_ROUNDS):
             if done == pairs and self.capture.request is None:
@@ -151,7 +160,7 @@ class _Try:
 
     def _capture_is_fixed(self) -> bool:
         """A capture that the environment triggers is bound to a request number."""
-        return self.capture_dir is not None and self.settings.capture.trigger == "env"
+        return self.capture_dir is not None and self.settings.capture.trigger == CaptureTrigger.ENV
 
     def _warm_up(self, served: Served) -> bool:
         """Send excluded requests until neighbours agree; ``False`` when the server logs no stage times at all."""
@@ -159,7 +168,7 @@ class _Try:
         fixed = self._capture_is_fixed()  # then the warm-ups before it are all sent
         settled = False
         for number in range(1, matrix.warmups.max + 1):
-            request = served.ask(Role.RAMP, FEW, matrix.tiers[FEW])
+            request = served.ask(Role.RAMP, FEW, matrix.tiers.few)
             if request is not None and request.step_s is not None:
                 self.warmups.append(request.step_s)
             if number > 1 and not self.warmups:
@@ -174,9 +183,9 @@ class _Try:
         """Capture one step in a request of its own, after the repeats: the steady state is behind it by then."""
         if self.capture_dir is None:
             return
-        few = self.settings.matrix.tiers[FEW]
+        few = self.settings.matrix.tiers.few
         steps, number = self.rig.engine.capture_request_steps(few), len(served.sent) + 1
-        by_environment = self.settings.capture.trigger == "env"
+        by_environment = self.settings.capture.trigger == CaptureTrigger.ENV
         problem = None if by_environment else served.client.start_profile()
         if problem is None:
             try:

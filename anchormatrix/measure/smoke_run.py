@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from anchormatrix.engines.base import ServeCommand
@@ -26,6 +27,7 @@ from anchormatrix.records.contract import Contract, ContractList, GroupCondition
 from anchormatrix.records.form import Form
 from anchormatrix.records.host import HostState
 from anchormatrix.records.requests import Role
+from anchormatrix.records.settings.values import OnBusy
 from anchormatrix.records.smoke import Finding, FindingKind, Reference, Smoke, SmokeStatus
 from anchormatrix.store.codec import read_record
 
@@ -70,7 +72,7 @@ def run_smoke(
         try:
             before = live_cards.read_fit(contract, rig.host, rig.device, rig.settings, rig.say)
         except BusyError as error:
-            if rig.settings.health.on_busy == "fail":
+            if rig.settings.health.on_busy == OnBusy.FAIL:
                 raise
             return _occupied(contract, error, noted), None
         suspect = lease.suspect
@@ -245,7 +247,9 @@ def _measured_reference(
         rig.say(f"nothing tells how fast {show(contract.cards)} should be: trying {show(other.cards)} for comparison")
         try:
             with _lease(other, rig, "reference smoke", wait=False) as lease:
-                quick = replace(rig.settings, health=replace(rig.settings.health, on_busy="fail"))
+                quick = msgspec.structs.replace(
+                    rig.settings, health=msgspec.structs.replace(rig.settings.health, on_busy=OnBusy.FAIL)
+                )
                 live_cards.read_fit(other, rig.host, rig.device, quick, rig.say)
                 run = smoke_under(other, form, rig, lease)
         except (ContractError, LeaseError) as error:
@@ -260,5 +264,5 @@ def _measured_reference(
 
 def _lease(contract: Contract, rig: Rig, what: str, *, wait: bool) -> Lease:
     health = rig.settings.health
-    wait_s = health.busy_wait_s if wait and health.on_busy == "wait" else 0.0
+    wait_s = health.busy_wait_s if wait and health.on_busy == OnBusy.WAIT else 0.0
     return rig.host.lease(contract.cards, holder={"what": f"{what} of {contract.id}"}, wait_s=wait_s)

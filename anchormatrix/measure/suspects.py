@@ -22,8 +22,7 @@ from anchormatrix.measure.smoke_run import smoke_under
 from anchormatrix.planning.groups import show
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import Form
-from anchormatrix.records.smoke import Finding, FindingKind, Smoke, SmokeStatus
-from anchormatrix.records.suspicion import Suspicion
+from anchormatrix.records.smoke import Finding, FindingKind, Smoke, SmokeStatus, Suspicion
 from anchormatrix.store.codec import read_record, write_record
 
 NAME = "suspect.json"

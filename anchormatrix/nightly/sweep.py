@@ -27,7 +27,7 @@ from anchormatrix.history.review import Limits, Review, review_night
 from anchormatrix.history.store import check, move_aside, open_history
 from anchormatrix.hosts.owner import name_owner
 from anchormatrix.records.night import NOT_STARTED, NightOutcome, Place, deadline_of
-from anchormatrix.records.settings import Settings
+from anchormatrix.records.settings.whole import Settings
 from anchormatrix.store.codec import plain
 
 HOOK_LIMIT_S = 60.0

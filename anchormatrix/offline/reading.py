@@ -24,7 +24,7 @@ from anchormatrix.records.cells import Cell
 from anchormatrix.records.form import Form, parse_form
 from anchormatrix.records.requests import RequestRow, RequestStatus, Role
 from anchormatrix.records.session import Ramp, Session, SessionStatus
-from anchormatrix.records.settings import Settings
+from anchormatrix.records.settings.whole import Settings
 from anchormatrix.records.verdict import Verdict
 from anchormatrix.store.codec import plain
 from anchormatrix.store.sessions import TimedSession

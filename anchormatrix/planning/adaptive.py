@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from anchormatrix.planning.adaptive_state import AdaptiveLimits, AdaptiveState, times_text
 from anchormatrix.records.session import SessionStatus
-from anchormatrix.records.settings import MatrixSettings, VerdictSettings
+from anchormatrix.records.settings.policies import MatrixSettings, VerdictSettings
 from anchormatrix.store.sessions import TimedSession
 
 

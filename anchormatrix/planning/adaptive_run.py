@@ -14,11 +14,10 @@ from anchormatrix.planning.adaptive import (
     order_for,
 )
 from anchormatrix.planning.configured import adaptive_limits
-from anchormatrix.records.capture import Capture, CaptureStatus
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.plan import ContractPlan, PlannedSession
-from anchormatrix.records.session import Session, SessionStatus
-from anchormatrix.records.settings import Settings
+from anchormatrix.records.session import Capture, CaptureStatus, Session, SessionStatus
+from anchormatrix.records.settings.whole import Settings
 from anchormatrix.store.sessions import TimedSession, read_session
 
 

@@ -9,7 +9,7 @@ from statistics import fmean, median
 from anchormatrix.records.cells import spread_pct
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.session import SessionStatus
-from anchormatrix.records.settings import ANCHOR
+from anchormatrix.records.settings.values import ANCHOR
 from anchormatrix.store.sessions import TimedSession
 
 _ENOUGH_CELLS = 4  # two forms at two tiers

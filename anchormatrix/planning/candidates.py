@@ -7,11 +7,26 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
-from anchormatrix.planning.model_figures import EngineLimits, ModelFigures
 from anchormatrix.records.form import Form, parse_form
+from anchormatrix.records.settings.things import ModelSettings
 
 _DEGREES = ("tp", "usp", "ring", "ag", "cfg", "pp")
 Refusal = Callable[[Form], str | None]
+
+
+@dataclass(frozen=True)
+class EngineLimits:
+    """What the engine can split, whatever the model would allow.
+
+    ``degrees`` are the kinds of parallelism it offers; ``ring_with_mask`` and ``ring_with_sparse`` say whether its ring
+    attention honours attention masks and the sparse backend (most do neither: the ring path goes round the attention
+    backend); ``mask_chunks`` are the chunk counts of communication masking worth trying (1: off).
+    """
+
+    degrees: tuple[str, ...] = ("tp", "usp", "ring", "ag", "cfg")
+    ring_with_mask: bool = False
+    ring_with_sparse: bool = False
+    mask_chunks: tuple[int, ...] = (1,)
 
 
 @dataclass(frozen=True)
@@ -32,7 +47,7 @@ class Candidates:
 
 
 def check(
-    form: Form, model: ModelFigures, limits: EngineLimits | None = None, *, size: int | None = None
+    form: Form, model: ModelSettings, limits: EngineLimits | None = None, *, size: int | None = None
 ) -> str | None:
     """Return why the form cannot run on this model and engine, or None.
 
@@ -60,17 +75,17 @@ _LONG = {
 }
 
 
-def _tensor(form: Form, model: ModelFigures) -> str | None:
+def _tensor(form: Form, model: ModelSettings) -> str | None:
     if model.heads % form.tp:
         return f"{model.heads} heads are not divisible by tp {form.tp}"
-    if not _divides_or_repeats(model.kv_heads, form.tp):
-        return f"{model.kv_heads} KV heads can neither be divided among nor repeated over tp {form.tp}"
+    if not _divides_or_repeats(model.kv_head_count, form.tp):
+        return f"{model.kv_head_count} KV heads can neither be divided among nor repeated over tp {form.tp}"
     if model.ffn_dim is not None and model.ffn_dim % form.tp:
         return f"FFN width {model.ffn_dim} is not divisible by tp {form.tp}"
     local = model.heads // form.tp
     if local % form.usp:
         return f"(heads ÷ tp) % usp must be 0: ({model.heads} ÷ {form.tp}) % {form.usp} = {local % form.usp}"
-    local_kv = max(model.kv_heads // form.tp, 1)
+    local_kv = max(model.kv_head_count // form.tp, 1)
     if not _divides_or_repeats(local_kv, form.usp):
         return f"{local_kv} KV heads per tensor rank can neither be divided among nor repeated over usp {form.usp}"
     if model.layers % form.pp:
@@ -82,7 +97,7 @@ def _divides_or_repeats(kv_heads: int, ranks: int) -> bool:
     return kv_heads % ranks == 0 or ranks % kv_heads == 0
 
 
-def _sequence(form: Form, model: ModelFigures, limits: EngineLimits) -> str | None:
+def _sequence(form: Form, model: ModelSettings, limits: EngineLimits) -> str | None:
     degree = form.sequence_degree
     if model.sequence_tokens % degree:
         return f"{model.sequence_tokens} tokens are not divisible by the sequence degree {degree}"
@@ -101,7 +116,7 @@ def _sequence(form: Form, model: ModelFigures, limits: EngineLimits) -> str | No
     return None
 
 
-def _branches(form: Form, model: ModelFigures) -> str | None:
+def _branches(form: Form, model: ModelSettings) -> str | None:
     if form.cfg == 1:
         return None
     if model.guidance_branches < 2:
@@ -111,7 +126,7 @@ def _branches(form: Form, model: ModelFigures) -> str | None:
     return None
 
 
-def _masking(form: Form, model: ModelFigures) -> str | None:
+def _masking(form: Form, model: ModelSettings) -> str | None:
     if form.mask_chunks == 1:
         return None
     if form.usp * form.ag == 1:
@@ -125,15 +140,15 @@ def _masking(form: Form, model: ModelFigures) -> str | None:
     return None
 
 
-def local_heads(form: Form, model: ModelFigures) -> int:
+def local_heads(form: Form, model: ModelSettings) -> int:
     """Heads that can be cut into chunks on one rank: heads ÷ (tp × usp), or its KV heads where those are fewer.
 
     A chunk of query heads needs its own KV heads beside it.
     """
-    return min(model.heads, max(model.kv_heads, form.tp * form.usp)) // (form.tp * form.usp)
+    return min(model.heads, max(model.kv_head_count, form.tp * form.usp)) // (form.tp * form.usp)
 
 
-def mask_chunks(form: Form, model: ModelFigures, requested: int) -> int:
+def mask_chunks(form: Form, model: ModelSettings, requested: int) -> int:
     """The chunks masking can really use: the largest divisor of the local heads that is not above ``requested``."""
     local = local_heads(form, model)
     return max(n for n in range(1, max(1, min(requested, local)) + 1) if local % n == 0)
@@ -159,7 +174,7 @@ def _factorisations(size: int, parts: int) -> Iterator[tuple[int, ...]]:
 
 
 def enumerate_forms(
-    model: ModelFigures, size: int, limits: EngineLimits | None = None, *, refusal: Refusal | None = None
+    model: ModelSettings, size: int, limits: EngineLimits | None = None, *, refusal: Refusal | None = None
 ) -> Candidates:
     """Return every form of ``size`` cards that the model and engine allow (``forms: auto``), and the others with why.
 
@@ -179,7 +194,7 @@ def enumerate_forms(
 
 def explicit_forms(
     names: Iterable[str],
-    model: ModelFigures,
+    model: ModelSettings,
     size: int,
     limits: EngineLimits | None = None,
     *,
@@ -191,7 +206,7 @@ def explicit_forms(
 
 def judge(
     forms: Iterable[Form],
-    model: ModelFigures,
+    model: ModelSettings,
     size: int,
     limits: EngineLimits | None = None,
     *,

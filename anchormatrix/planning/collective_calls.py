@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from anchormatrix.planning.memory import offload_axis
-from anchormatrix.planning.model_figures import ModelFigures
 from anchormatrix.records.form import Form
 from anchormatrix.records.host import Topology
+from anchormatrix.records.settings.things import ModelSettings
 
 # Ranks are numbered with tensor parallelism fastest, then Ulysses, ring, all-gather-KV, pipeline and CFG.
 _PLACEMENT = ("tp", "usp", "ring", "ag", "pp", "cfg")
@@ -47,7 +47,7 @@ class Collective:
         return {(position + 1) % w: size}
 
 
-def collectives(form: Form, model: ModelFigures) -> tuple[Collective, ...]:
+def collectives(form: Form, model: ModelSettings) -> tuple[Collective, ...]:
     """The collectives that one layer of the form runs, with what each rank hands to them.
 
     Ulysses: all-to-all of Q, K, V and of the output. All-gather-KV: K and V of the local heads. Ring: K and V blocks,
@@ -58,7 +58,7 @@ def collectives(form: Form, model: ModelFigures) -> tuple[Collective, ...]:
     """
     value = model.head_dim * model.bytes_per_value
     tokens = model.sequence_tokens / form.sequence_degree
-    heads, kv = model.heads / form.tp, max(1.0, model.kv_heads / form.tp)
+    heads, kv = model.heads / form.tp, max(1.0, model.kv_head_count / form.tp)
     found: list[Collective] = []
     if form.usp > 1:
         sent_kv = max(kv, form.usp)

@@ -7,10 +7,10 @@ from typing import Any
 from anchormatrix.engines.open import open_engine
 from anchormatrix.planning.adaptive import limits_from
 from anchormatrix.planning.adaptive_state import AdaptiveLimits
-from anchormatrix.planning.candidates import Candidates, Excluded, enumerate_forms, explicit_forms
+from anchormatrix.planning.candidates import Candidates, EngineLimits, Excluded, enumerate_forms, explicit_forms
 from anchormatrix.planning.memory import MemoryLimits, plan_memory
-from anchormatrix.planning.model_figures import EngineLimits, figures_from
-from anchormatrix.records.settings import Settings
+from anchormatrix.records.settings.values import Design
+from anchormatrix.records.settings.whole import Settings
 
 
 def candidates_of(settings: Settings, size: int, *, card_gb: float | None = None) -> Candidates:
@@ -19,14 +19,14 @@ def candidates_of(settings: Settings, size: int, *, card_gb: float | None = None
     ``forms: auto`` enumerates, a list is checked; the model's rules, then the engine's, then (with ``card_gb``, the
     memory of one card) the memory gate, which may replace a form by its offloaded variant.
     """
-    model, engine = figures_from(settings.model), open_engine(settings)
+    model, engine = settings.model, open_engine(settings)
     if isinstance(settings.matrix.forms, str):
         limits = EngineLimits(mask_chunks=settings.selection.mask_chunks)
         found = enumerate_forms(model, size, limits, refusal=engine.refusal)
     else:
         names = settings.matrix.forms.get(size, ())
         found = explicit_forms(names, model, size, _every_degree(), refusal=engine.refusal)
-    if card_gb is None or not model.weights_gb:
+    if card_gb is None:
         return found
     plan = plan_memory(found.forms, model, memory_limits(settings, card_gb))
     unlocked = tuple(
@@ -49,7 +49,7 @@ def sweep_settings(settings: Settings) -> dict[str, Any]:
 
 def adaptive_limits(settings: Settings) -> AdaptiveLimits | None:
     """The adaptive policy's limits, or None under the full design."""
-    if settings.matrix.design != "adaptive":
+    if settings.matrix.design != Design.ADAPTIVE:
         return None
     return limits_from(settings.matrix, settings.verdict, extra_windows=settings.matrix.extra_windows)
 

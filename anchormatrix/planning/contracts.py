@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+
+import msgspec
 
 from anchormatrix.planning.groups import Candidate, Resolution, resolve_groups
 from anchormatrix.records.contract import (
@@ -17,7 +18,7 @@ from anchormatrix.records.contract import (
     changed_facts,
 )
 from anchormatrix.records.host import HostProbe
-from anchormatrix.records.settings import Settings
+from anchormatrix.records.settings.whole import Settings
 from anchormatrix.store.codec import line_text, read_lines
 from anchormatrix.store.ledger import append_lines
 
@@ -123,11 +124,11 @@ def _contract(probe: HostProbe, settings: Settings, candidate: Candidate) -> Con
         framework_version=probe.stack.framework_version,
         workload={
             "model": settings.engine.model,
-            **dataclasses.asdict(settings.workload),
+            **msgspec.to_builtins(settings.workload),
             "engine_args": list(settings.engine.extra_args),
             "engine_env": dict(settings.engine.env),
         },
-        tiers=dict(settings.matrix.tiers),
+        tiers=msgspec.structs.asdict(settings.matrix.tiers),
     )
 
 

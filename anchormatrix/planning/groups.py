@@ -14,7 +14,8 @@ from math import comb
 
 from anchormatrix.records.contract import GroupCondition, RejectedGroup
 from anchormatrix.records.host import Card, HostState, Topology
-from anchormatrix.records.settings import GroupsSettings, HealthSettings
+from anchormatrix.records.settings.policies import GroupsSettings, HealthSettings
+from anchormatrix.records.settings.values import OnBusy
 
 REJECTED_HEALTH = ("ALARM", "CRITICAL", "FAULT")
 _LIST_ALL_UP_TO = 100
@@ -175,7 +176,7 @@ def _unfit(state: HostState, cards: tuple[int, ...], health: HealthSettings) -> 
         if word not in ("OK", "WARNING"):
             return f"card {card_id} says {card.health!r}, which is not a known state of health"
         tenant = tenants(card, health.static_memory_mb)
-        if tenant and health.on_busy != "wait":
+        if tenant and health.on_busy != OnBusy.WAIT:
             return f"occupied: {tenant}"
     return ""
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from anchormatrix.planning.candidates import Excluded
-from anchormatrix.planning.model_figures import ModelFigures
 from anchormatrix.records.form import OFFLOADS, Form
+from anchormatrix.records.settings.things import ModelSettings
 
 _GB = 1e9
 _RESIDENT_LAYERS = 2  # the layer that computes and the one that is being fetched
@@ -54,7 +54,7 @@ class MemoryPlan:
         return tuple(memory.form for memory in self.fits)
 
 
-def memory_of(form: Form, model: ModelFigures) -> Memory:
+def memory_of(form: Form, model: ModelSettings) -> Memory:
     """Peak memory of one card.
 
     Weights are split by tp × pp and repeated over sequence and CFG ranks. Activations shrink with the sequence degree;
@@ -80,14 +80,14 @@ def memory_of(form: Form, model: ModelFigures) -> Memory:
     return Memory(form, weights, activation, buffers_gb(form, model), other, host)
 
 
-def buffers_gb(form: Form, model: ModelFigures) -> float:
+def buffers_gb(form: Form, model: ModelSettings) -> float:
     """Communication buffers of one layer on one card, in GB.
 
     Ulysses holds a second copy of Q, K, V and O shards; all-gather-KV the whole K and V of its heads; ring two more
     K/V blocks; tensor parallelism reduces in place. One chunk at a time with masking.
     """
     shard = model.sequence_tokens / form.sequence_degree * model.head_dim * model.bytes_per_value
-    heads, kv = model.heads / form.tp, max(1.0, model.kv_heads / form.tp)
+    heads, kv = model.heads / form.tp, max(1.0, model.kv_head_count / form.tp)
     total = 0.0
     if form.usp > 1:
         total += shard * (2 * heads + 2 * max(kv, form.usp)) / form.mask_chunks
@@ -120,7 +120,7 @@ def why_not(memory: Memory, limits: MemoryLimits) -> str | None:
     return None
 
 
-def plan_memory(forms: Iterable[Form], model: ModelFigures, limits: MemoryLimits) -> MemoryPlan:
+def plan_memory(forms: Iterable[Form], model: ModelSettings, limits: MemoryLimits) -> MemoryPlan:
     """Keep forms that fit; try the others with each lossless offload in the configured order before dropping them."""
     fits: list[Memory] = []
     unlocked: list[tuple[Form, Form]] = []
@@ -141,7 +141,7 @@ def plan_memory(forms: Iterable[Form], model: ModelFigures, limits: MemoryLimits
     return MemoryPlan(tuple(_unique(fits)), tuple(unlocked), tuple(dropped))
 
 
-def _unlock(form: Form, model: ModelFigures, limits: MemoryLimits) -> Memory | list[str]:
+def _unlock(form: Form, model: ModelSettings, limits: MemoryLimits) -> Memory | list[str]:
     """Return the first offload variant that fits, or the names of the variants tried."""
     if form.offload:
         return []

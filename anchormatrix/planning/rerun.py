@@ -8,17 +8,16 @@ from anchormatrix.errors import ConfigError
 from anchormatrix.planning.groups import show
 from anchormatrix.records.contract import ContractList, LedgerEntry
 from anchormatrix.records.form import Form, parse_form
-from anchormatrix.records.settings import Settings
+from anchormatrix.records.settings.values import Tier
+from anchormatrix.records.settings.whole import Settings
 
 
 def split_cell(settings: Settings) -> tuple[Form, str]:
     """The form and the tier of ``cell=FORM/TIER``. Raises :class:`ConfigError` when the matrix has no such cell."""
     name, _, tier = (settings.cell or "").partition("/")
     form = parse_form(name)
-    if tier not in settings.matrix.tiers:
-        raise ConfigError(
-            f"{tier!r} is not a tier", where="cell", expected=f"one of {', '.join(settings.matrix.tiers)}"
-        )
+    if tier not in list(Tier):
+        raise ConfigError(f"{tier!r} is not a tier", where="cell", expected=f"one of {', '.join(Tier)}")
     if form.cards not in settings.matrix.sizes:
         raise ConfigError(
             f"{form.name} runs on {form.cards} cards", where="cell", expected=f"a form of {list(settings.matrix.sizes)}"

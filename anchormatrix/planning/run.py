@@ -24,7 +24,7 @@ from anchormatrix.records.contract import ContractList, GroupCondition, LedgerEn
 from anchormatrix.records.host import HostProbe
 from anchormatrix.records.night import Place, deadline_of, resolve_night
 from anchormatrix.records.plan import RunPlan
-from anchormatrix.records.settings import Settings
+from anchormatrix.records.settings.whole import Settings
 from anchormatrix.records.smoke import SmokeStatus
 from anchormatrix.store.files import write_text
 from anchormatrix.store.notes import StoredResults
@@ -87,7 +87,7 @@ class Run:
 
     def again(self, contract_id: str) -> tuple[str, ...]:
         """The forms measured again by ``cell=FORM/TIER``: that form and the reference form of its pair."""
-        if self.settings.cell is None:
+        if not self.settings.cell:
             return ()
         form, _ = split_cell(self.settings)
         forms = self.forms_of(contract_id)
@@ -110,7 +110,7 @@ class Run:
 
         So a night that was cut off is finished by the next run, and a matrix never mixes two nights.
         """
-        if self.settings.night is not None:
+        if self.settings.night:
             return self.settings.night
         if contract_id not in self._contract_nights:
             nights = (self._stored.night(self._session(place)) for place in self.sessions_of(contract_id))
@@ -144,7 +144,7 @@ class Run:
     @property
     def notices(self) -> tuple[str, ...]:
         """What a person must know before the run starts: damaged results, and a cell that is another one now."""
-        if self.settings.cell is None:
+        if not self.settings.cell:
             return self.damage
         form, _ = split_cell(self.settings)
         planned = self.plan.of_size(form.cards)
@@ -157,7 +157,7 @@ class Run:
 
         It is no parameter of a job: a result does not become another one because the hour differs.
         """
-        if self.settings.night is None:
+        if not self.settings.night:
             return ""
         return f"{deadline_of(self.settings.night, self.settings.nightly.deadline):%Y-%m-%dT%H:%M}"
 
@@ -221,7 +221,7 @@ def prepare_run(config_files: Sequence[Path | str], overrides: Mapping[str, Any]
     ledger = read_ledger(results / "contracts.jsonl")
     chosen = list_contracts(live, settings, ledger)
     plan = make_run_plan(settings, live, chosen)
-    if settings.cell is not None:
+    if settings.cell:
         form, _ = split_cell(settings)
         for planned in plan.of_size(form.cards)[:1]:
             check_measured(form, planned.forms)

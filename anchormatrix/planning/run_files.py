@@ -35,7 +35,7 @@ class RunFiles:
 
     def sessions_of_the_night(self) -> list[str]:
         """All sessions; they are made anew because the run was given a night. Raises :class:`ConfigError` without."""
-        if self.run.settings.night is None:
+        if not self.run.settings.night:
             raise ConfigError(
                 "nightly needs the night",
                 where="night",
@@ -48,7 +48,7 @@ class RunFiles:
 
         Raises :class:`ConfigError` when no cell was named.
         """
-        if self.run.settings.cell is None:
+        if not self.run.settings.cell:
             raise ConfigError(
                 "rerun_cell: which cell?",
                 where="cell",

@@ -12,7 +12,7 @@ from anchormatrix.planning.triggers import digest
 from anchormatrix.records.contract import ContractList, ListedContract
 from anchormatrix.records.host import HostProbe
 from anchormatrix.records.plan import ContractPlan, PlannedSession, RuledOut, RunPlan
-from anchormatrix.records.settings import Settings
+from anchormatrix.records.settings.whole import Settings
 from anchormatrix.store.codec import plain, read_record, write_record
 
 _TODO = "snakemake -n in the project's folder makes a new one"

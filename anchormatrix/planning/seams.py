@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from anchormatrix.planning.model_figures import ModelFigures
 from anchormatrix.records.form import Form
+from anchormatrix.records.settings.things import ModelSettings
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class SeamFinding:
         return dict(self.__dict__)
 
 
-def check_seams(form: Form, model: ModelFigures, facts: SeamFacts | None = None) -> tuple[SeamFinding, ...]:
+def check_seams(form: Form, model: ModelSettings, facts: SeamFacts | None = None) -> tuple[SeamFinding, ...]:
     """Check every rule that applies to the form; rules that do not apply are left out."""
     facts = facts or SeamFacts()
     findings: list[SeamFinding] = []
@@ -82,7 +82,7 @@ def _offset(facts: SeamFacts) -> SeamFinding:
     return SeamFinding(rule, "broken", f"offset is {facts.window_offset}, must be {expected}")
 
 
-def _alignment(form: Form, model: ModelFigures) -> SeamFinding:
+def _alignment(form: Form, model: ModelSettings) -> SeamFinding:
     rule = "S % (sequence degree × block) = 0"
     step = form.sequence_degree * (model.sparse_block or 1)
     rest = model.sequence_tokens % step

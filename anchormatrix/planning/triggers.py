@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict
 from typing import Any
 
+import msgspec
+
+from anchormatrix.records.contract import canonical_values
 from anchormatrix.records.host import HostProbe
-from anchormatrix.records.settings import Settings
+from anchormatrix.records.settings.whole import Settings
 
 
 def links(live: HostProbe) -> str:
@@ -41,7 +43,7 @@ def verdict_limits(settings: Settings) -> str:
 
 def model_figures(settings: Settings) -> str:
     """Changes when the model's figures or the rules of selection do."""
-    return digest([asdict(settings.model), asdict(settings.selection)])
+    return digest(canonical_values(msgspec.to_builtins([settings.model, settings.selection])))
 
 
 def attribution_tolerances(settings: Settings) -> str:

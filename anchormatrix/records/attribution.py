@@ -10,7 +10,7 @@ import enum
 import msgspec
 
 from anchormatrix.records.base import FileRecord, Record
-from anchormatrix.records.capture import Capture
+from anchormatrix.records.session import Capture
 
 
 class AttributionStatus(enum.StrEnum):

@@ -50,7 +50,7 @@ class Contract(Record, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in ("tiers", "workload"):
-            msgspec.structs.force_setattr(self, name, _canonical(getattr(self, name)))
+            msgspec.structs.force_setattr(self, name, canonical_values(getattr(self, name)))
         size = len(self.cards)
         if [len(row) for row in self.links] != [size] * size:
             raise ValueError(f"the link matrix is not {size} × {size}")
@@ -70,7 +70,7 @@ class Contract(Record, frozen=True, kw_only=True):
     @property
     def canonical(self) -> str:
         """Canonical JSON of the facts: sorted keys, no white space, ``5.0`` written as ``5``."""
-        return json.dumps(_canonical(self.facts), separators=(",", ":"), ensure_ascii=True)
+        return json.dumps(canonical_values(self.facts), separators=(",", ":"), ensure_ascii=True)
 
     @property
     def topology(self) -> Topology:
@@ -167,13 +167,14 @@ def changed_facts(before: Contract, after: Contract) -> tuple[ChangedFact, ...]:
     )
 
 
-def _canonical(value: Any) -> Any:
+def canonical_values(value: Any) -> Any:
+    """JSON values of which equal ones are written alike: a whole number without a point, a list for every sequence."""
     if isinstance(value, float):
         return int(value) if value.is_integer() else value
     if isinstance(value, Mapping):
-        return {key: _canonical(item) for key, item in sorted((str(key), item) for key, item in value.items())}
+        return {key: canonical_values(item) for key, item in sorted((str(key), item) for key, item in value.items())}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_canonical(item) for item in value]
+        return [canonical_values(item) for item in value]
     return value
 
 

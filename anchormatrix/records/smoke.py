@@ -85,3 +85,15 @@ class Smoke(FileRecord, frozen=True, kw_only=True, omit_defaults=True):
     state: str
     generation: int
     night: str
+
+
+class Suspicion(FileRecord, frozen=True):
+    """Why cards must pass a smoke before anything runs on them, as ``suspect.json`` of a contract holds it.
+
+    ``cards`` are those not cleared since, ``when`` is UTC in ISO 8601.
+    """
+
+    contract: str
+    cards: tuple[int, ...]
+    what: str
+    when: str

@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 
 from anchormatrix.records.base import FileRecord, Record
-from anchormatrix.records.settings import ANCHOR, VerdictSettings
+from anchormatrix.records.settings.policies import VerdictSettings
+from anchormatrix.records.settings.values import ANCHOR
 
 
 class VerdictStatus(enum.StrEnum):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from anchormatrix.planning.groups import show
 from anchormatrix.records.cells import ALL
 from anchormatrix.records.decision import SizeDecision
-from anchormatrix.records.settings import ANCHOR, FEW
+from anchormatrix.records.settings.values import ANCHOR, FEW
 from anchormatrix.records.smoke import SmokeStatus
 from anchormatrix.records.verdict import Verdict, VerdictStatus
 from anchormatrix.report.captured_steps import unlike_timed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from anchormatrix.records.plan import RunPlan
-from anchormatrix.records.settings import Settings
+from anchormatrix.records.settings.whole import Settings
 from anchormatrix.report.answer import size_answers
 from anchormatrix.report.evidence import evidence
 from anchormatrix.report.html import page

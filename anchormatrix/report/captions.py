@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anchormatrix.records.attribution import Attribution, MaskBound
 from anchormatrix.records.cells import ALL
-from anchormatrix.records.settings import ANCHOR
+from anchormatrix.records.settings.values import ANCHOR
 from anchormatrix.report.captured_steps import PART_WORDS, analysed, delta, pairs, unlike_timed, why_not_analysed
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.step_breakdown import (

@@ -21,7 +21,7 @@ from anchormatrix.records.plan import RunPlan
 from anchormatrix.records.requests import RequestRow
 from anchormatrix.records.rerun import Rerun
 from anchormatrix.records.session import Session
-from anchormatrix.records.settings import Settings
+from anchormatrix.records.settings.whole import Settings
 from anchormatrix.records.smoke import Smoke, SmokeStatus
 from anchormatrix.records.verdict import Verdict
 from anchormatrix.report import model
@@ -54,7 +54,7 @@ def load_report(settings: Settings, results: Path, out: Path, plan: RunPlan | No
         host=settings.host.alias,
         model=settings.engine.model,
         sizes=tuple(dict.fromkeys((*settings.matrix.sizes, *sorted(chosen)))),
-        tiers=dict(settings.matrix.tiers),
+        tiers=msgspec.structs.asdict(settings.matrix.tiers),
         repeats=settings.matrix.repeats,
         windows=settings.matrix.windows,
         limits=settings.verdict,

@@ -16,7 +16,8 @@ from anchormatrix.records.decision import Decision, SizeDecision
 from anchormatrix.records.gates import Gates
 from anchormatrix.records.host import HostHealth, Topology
 from anchormatrix.records.rerun import Rerun
-from anchormatrix.records.settings import ANCHOR, FEW, VerdictSettings
+from anchormatrix.records.settings.policies import VerdictSettings
+from anchormatrix.records.settings.values import ANCHOR, FEW
 from anchormatrix.records.smoke import FindingKind, Smoke, SmokeStatus
 from anchormatrix.records.verdict import Verdict
 from anchormatrix.report.source import Part, Problem

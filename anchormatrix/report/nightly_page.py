@@ -9,7 +9,7 @@ from anchormatrix.history.nights import Night
 from anchormatrix.history.review import Boundary, Review, SeriesReview
 from anchormatrix.history.trend import MIN_NIGHTS, Change
 from anchormatrix.records.night import NightCell, NightOutcome, Tonight
-from anchormatrix.records.settings import Settings
+from anchormatrix.records.settings.whole import Settings
 from anchormatrix.report.html import rendered
 from anchormatrix.report.plots.figures import fonts_kept_in, trend_pictures
 from anchormatrix.report.tables.table import Table

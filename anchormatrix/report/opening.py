@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from anchormatrix.records.settings import FEW
+from anchormatrix.records.settings.values import FEW
 from anchormatrix.report.answer import (
     NO_DIFFERENCE,
     NO_GROUP,

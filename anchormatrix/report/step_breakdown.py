@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anchormatrix.records.attribution import Attribution, Family, MaskBound, RankBubbles, StepRow, Timeline
-from anchormatrix.records.capture import CaptureStatus
+from anchormatrix.records.session import CaptureStatus
 
 COLUMNS = ("computing", "exposed", "free", "bubble")
 

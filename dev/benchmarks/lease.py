@@ -13,13 +13,13 @@ import time
 from pathlib import Path
 
 from anchormatrix.hosts.local import LocalHost
-from anchormatrix.records.settings import HostSettings
+from anchormatrix.records.settings.things import HostSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTENDER = """
 import random, sys
 from anchormatrix.hosts.local import LocalHost
-from anchormatrix.records.settings import HostSettings
+from anchormatrix.records.settings.things import HostSettings
 
 host, draw = LocalHost(HostSettings("here", lease_dir=sys.argv[2])), random.Random(int(sys.argv[3]))
 for _ in range(125):

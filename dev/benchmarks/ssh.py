@@ -21,7 +21,7 @@ from campaigns.openssh import running_sshd
 
 from anchormatrix.hosts.base import SupervisedCommand
 from anchormatrix.hosts.open import open_host
-from anchormatrix.records.settings import HostSettings, SshSettings
+from anchormatrix.records.settings.things import HostSettings, SshSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 

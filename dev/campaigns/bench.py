@@ -13,14 +13,15 @@ from anchormatrix.planning.groups import resolve_groups
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import Form
 from anchormatrix.records.host import HostState
-from anchormatrix.records.settings import GroupsSettings, HealthSettings, SmokeSettings
+from anchormatrix.records.settings.policies import GroupsSettings, HealthSettings, SmokeSettings
+from anchormatrix.records.settings.values import OnBusy
 from anchormatrix.records.smoke import SmokeStatus
 from campaigns.hosts import ANCHOR, FEW, Experiment
 from virtualhost.host.state import HostState as VirtualState
 from virtualhost.server.serving import ServingSession, parse_split
 from virtualhost.tools.npu_smi import answer
 
-HEALTH = HealthSettings(static_memory_mb=8192, on_busy="skip", busy_wait_s=0, contaminated_tries=2)
+HEALTH = HealthSettings(static_memory_mb=8192, on_busy=OnBusy.SKIP, busy_wait_s=0, contaminated_tries=2)
 GROUPS = GroupsSettings(allow_cross_domain=False, pinned={})
 TIERS = {"few": FEW, "anchor": ANCHOR}
 SMOKE = SmokeSettings(steps=4, residue_factor=5, straggler_pct=10, first_step_pct=30, slope_pct=10, expected_step_s={})

@@ -6,10 +6,10 @@ import math
 import random
 from dataclasses import dataclass
 
-from anchormatrix.planning.candidates import enumerate_forms, same_size_pair
+from anchormatrix.planning.candidates import EngineLimits, enumerate_forms, same_size_pair
 from anchormatrix.planning.memory import MemoryLimits, plan_memory
-from anchormatrix.planning.model_figures import EngineLimits, ModelFigures
 from anchormatrix.records.form import Form
+from anchormatrix.records.settings.things import ModelSettings
 from virtualhost.host.faults import Fault, Moment, Span
 from virtualhost.host.model import Behaviour, DiT, Rates, StepRule
 from virtualhost.host.scenario import Cards, Health, Links, LogStyle, Residue, Scenario, Serving, Speed, Tenant, Timing
@@ -35,7 +35,7 @@ class Experiment:
     scenario: Scenario
     size: int
     forms: tuple[Form, ...]
-    figures: ModelFigures
+    figures: ModelSettings
     full_steps: int
 
 
@@ -100,8 +100,8 @@ def _model(rng: random.Random) -> DiT:
     )
 
 
-def _figures(dit: DiT) -> ModelFigures:
-    return ModelFigures(
+def _figures(dit: DiT) -> ModelSettings:
+    return ModelSettings(
         layers=dit.layers,
         heads=dit.heads,
         kv_heads=dit.kv_heads,

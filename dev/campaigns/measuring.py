@@ -33,7 +33,7 @@ from anchormatrix.records.form import Form
 from anchormatrix.records.gates import Gates
 from anchormatrix.records.requests import RequestStatus, Role
 from anchormatrix.records.session import Ramp, Session, SessionStatus
-from anchormatrix.records.settings import VerdictSettings
+from anchormatrix.records.settings.policies import VerdictSettings
 from anchormatrix.records.verdict import Verdict
 from anchormatrix.store.sessions import TimedSession
 from campaigns.bench import HEALTH, TIERS, Bench, choose_group

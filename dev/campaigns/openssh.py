@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from anchormatrix.records.settings import SshSettings
+from anchormatrix.records.settings.things import SshSettings
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin:/usr/bin")
 KEYGEN = shutil.which("ssh-keygen")

@@ -21,7 +21,6 @@ from anchormatrix.cli.plan import add_plan
 from anchormatrix.measure.bandwidth.plan import plan_sweep
 from anchormatrix.measure.bandwidth.sweep import run_sweep, sweep_argv
 from anchormatrix.planning.configured import sweep_settings
-from anchormatrix.planning.model_figures import figures_from
 from anchormatrix.planning.run_plan import required_run_plan
 from anchormatrix.records.form import parse_form
 from anchormatrix.store.codec import write_record
@@ -38,7 +37,7 @@ def main() -> int:
     args = parser.parse_args()
     settings, contract, results = read_orders(args)
     forms = [parse_form(name) for name in required_run_plan(args.plan, results).of(contract.id).forms]
-    orders = plan_sweep(forms, figures_from(settings.model), contract, **sweep_settings(settings))
+    orders = plan_sweep(forms, settings.model, contract, **sweep_settings(settings))
     if args.dry_run:
         for order in orders:
             print(shlex.join(sweep_argv(order, settings)))

@@ -8,8 +8,7 @@ import pytest
 
 from anchormatrix.attribution.of_session import with_own_capture
 from anchormatrix.errors import InputError
-from anchormatrix.records.capture import Capture, CaptureStatus
-from anchormatrix.records.session import Session, SessionStatus
+from anchormatrix.records.session import Capture, CaptureStatus, Session, SessionStatus
 
 
 def session(directory: str | None) -> Session:

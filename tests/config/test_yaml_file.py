@@ -109,7 +109,7 @@ def test_settings_do_not_change_on_their_way_through_the_effective_configuration
 def test_a_whole_number_may_be_written_with_a_point():
     values = merged([], {"matrix": {"sizes": [2.0, 4.0], "tiers": {"few": 4.0, "anchor": 10.0}}})
     matrix = build_settings(values).matrix
-    assert (str(matrix.sizes), str(matrix.tiers)) == ("(2, 4)", "{'few': 4, 'anchor': 10}")
+    assert repr((matrix.sizes, matrix.tiers)) == "((2, 4), TierSettings(few=4, anchor=10))"
 
 
 def test_keys_become_text():
@@ -128,7 +128,7 @@ def test_values_in_a_map_on_the_command_line_are_what_they_look_like():
         "nightly": {"deadline": "22:30"},
     }
     settings = build_settings(merged([], told))
-    assert (settings.matrix.repeats, settings.matrix.sizes, settings.matrix.tiers["anchor"]) == (5, (4,), 12)
+    assert (settings.matrix.repeats, settings.matrix.sizes, settings.matrix.tiers.anchor) == (5, (4,), 12)
     assert (settings.verdict.drift_pct, settings.capture.enabled, settings.smoke.expected_step_s) == (
         4.5,
         False,

@@ -6,18 +6,27 @@ import pytest
 from contracts import contract_on
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from anchormatrix.decide.bounds import byte_bound, byte_rows
 from anchormatrix.measure.bandwidth.curve import Curves, interpolate, wire_bytes
 from anchormatrix.planning.collective_calls import collectives, concurrency, rank_groups
-from anchormatrix.planning.model_figures import ModelFigures
 from anchormatrix.records.bandwidth import SweepPoint
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.host import Topology
+from anchormatrix.records.settings.things import ModelSettings
 
 # 8 heads of 100 values, 1000 tokens, 2 bytes: the whole hidden tensor is 1.6 MB.
-MHA = ModelFigures(layers=10, heads=8, kv_heads=8, head_dim=100, sequence_tokens=1000, guidance_branches=2)
-GQA = ModelFigures(layers=10, heads=8, kv_heads=2, head_dim=100, sequence_tokens=1000, guidance_branches=2)
+MHA = ModelSettings(
+    layers=10,
+    heads=8,
+    kv_heads=8,
+    head_dim=100,
+    sequence_tokens=1000,
+    guidance_branches=2,
+    weights_gb=1,
+)
+GQA = replace(MHA, kv_heads=2)
 CARDS = tuple(range(8))
 LINKS = tuple(tuple("X" if a == b else "UB" if a // 4 == b // 4 else "SYS" for b in CARDS) for a in CARDS)
 HOST = Topology(CARDS, LINKS)
@@ -79,7 +88,14 @@ def test_masking_sends_the_same_bytes_in_more_calls():
 
 
 def test_distributed_offload_gathers_the_layers_weights():
-    model = ModelFigures(10, 8, 8, 100, 1000, weights_gb=1)
+    model = ModelSettings(
+        layers=10,
+        heads=8,
+        kv_heads=8,
+        head_dim=100,
+        sequence_tokens=1000,
+        weights_gb=1,
+    )
     (weights,) = [
         c for c in collectives(parse_form("tp1-usp2+distributed-layerwise-offload"), model) if "weights" in c.carries
     ]

@@ -11,11 +11,11 @@ from anchormatrix.decide.evidence import FormEvidence
 from anchormatrix.decide.gates import GATES
 from anchormatrix.decide.group_state import GroupState, group_state
 from anchormatrix.decide.projection import all_projections
-from anchormatrix.planning.model_figures import ModelFigures
 from anchormatrix.records.decision import Trigger
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.gates import Gate, GateStatus, Unexplained
 from anchormatrix.records.session import SessionStatus
+from anchormatrix.records.settings.things import ModelSettings
 from anchormatrix.records.smoke import Finding, FindingKind
 from anchormatrix.records.verdict import Drift
 from anchormatrix.store.codec import write_record
@@ -65,7 +65,7 @@ def test_without_a_capture_nothing_is_claimed_about_conditions():
 
 def test_the_gathering_form_depends_on_grouped_queries():
     gather = form("tp1-usp2-ag2", 1.1)
-    model = ModelFigures(10, 8, 8, 64, 1024)
+    model = ModelSettings(layers=10, heads=8, kv_heads=8, head_dim=64, sequence_tokens=1024, weights_gb=1)
     found = decide(DecisionInputs(4, "c4-x", WON, [form("tp1-usp4", 1.0), gather], model=model))
     assert found.conditions == (
         "When grouped-query attention shrinks K and V, tp1-usp2-ag2 sends less than tp1-usp4, else it does not; "

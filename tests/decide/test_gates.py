@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from contracts import contract_on
 from measured import session_record
@@ -15,7 +16,6 @@ from anchormatrix.decide.evidence import FormEvidence, extra_computing, gather
 from anchormatrix.decide.gates import GateInputs, evaluate, unexplained
 from anchormatrix.decide.projection import project
 from anchormatrix.measure.bandwidth.curve import Curves
-from anchormatrix.planning.model_figures import ModelFigures
 from anchormatrix.records.attribution import (
     Attribution,
     AttributionStatus,
@@ -32,13 +32,14 @@ from anchormatrix.records.cells import cell_of
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.gates import Fix
 from anchormatrix.records.session import SessionStatus
+from anchormatrix.records.settings.things import ModelSettings
 from virtualhost.host.scenario import load_scenario
 from virtualhost.host.split import Split
 from virtualhost.step.steptable import captured, step_figures
 from virtualhost.step.timeline import simulate_step
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "virtualhost" / "scenarios"
-MODEL = ModelFigures(layers=10, heads=8, kv_heads=8, head_dim=100, sequence_tokens=1000)
+MODEL = ModelSettings(layers=10, heads=8, kv_heads=8, head_dim=100, sequence_tokens=1000, weights_gb=1)
 PAIR = contract_on((0, 1))
 
 
@@ -125,7 +126,9 @@ def test_without_a_sweep_the_bytes_are_known_and_the_time_is_not():
 
 
 def test_bytes_of_one_forward_are_told_with_the_forwards_of_a_step():
-    guided = byte_bound(parse_form("tp1-usp2"), replace(MODEL, guidance_branches=2), PAIR, sweep(1000.0))
+    guided = byte_bound(
+        parse_form("tp1-usp2"), msgspec.structs.replace(MODEL, guidance_branches=2), PAIR, sweep(1000.0)
+    )
     assert statuses([FAST], "G3", bounds={"tp1-usp2": guided})["tp1-usp2"][1] == (
         "1.6 MB same-domain and 0.0 MB cross-domain per layer and rank in one forward, of 2 that a step runs one after "
         "the other (guidance); about 80.0 ms of communication per step by the sweep, hidden or not"

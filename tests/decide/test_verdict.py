@@ -14,7 +14,7 @@ from anchormatrix.decide.cells import build_cells, read_cells, write_cells
 from anchormatrix.decide.verdict import judge
 from anchormatrix.errors import InputError
 from anchormatrix.records.cells import Cell
-from anchormatrix.records.settings import VerdictSettings
+from anchormatrix.records.settings.policies import VerdictSettings
 from anchormatrix.records.verdict import NotRun, Verdict
 from anchormatrix.store.codec import columns
 from anchormatrix.store.files import write_text

@@ -10,7 +10,7 @@ from anchormatrix.devices.cpu import CpuDevice, core_sets, links_of, parse_load,
 from anchormatrix.errors import HostError, InputError
 from anchormatrix.hosts.local import LocalHost
 from anchormatrix.records.host import CardProcess
-from anchormatrix.records.settings import HostSettings
+from anchormatrix.records.settings.things import HostSettings
 
 # Two sockets, two cores each, two threads a core; one L3 per socket.
 TWO_SOCKETS = """\

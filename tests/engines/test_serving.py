@@ -6,15 +6,15 @@ import base64
 import json
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
 import pytest
+from msgspec.structs import replace
 
 from anchormatrix.config.merge import DEFAULT_FILE, load_settings
 from anchormatrix.engines.serving import ServingClient, startup_failure
-from anchormatrix.records.settings import Settings
+from anchormatrix.records.settings.whole import Settings
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from anchormatrix.errors import LeaseError
 from anchormatrix.hosts import locks
 from anchormatrix.hosts.holdings import Holding, holdings, holdings_text
 from anchormatrix.hosts.local import LocalHost
-from anchormatrix.records.settings import HostSettings
+from anchormatrix.records.settings.things import HostSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,7 +22,7 @@ CONTENDER = """
 import os, random, sys, time
 from pathlib import Path
 from anchormatrix.hosts.local import LocalHost
-from anchormatrix.records.settings import HostSettings
+from anchormatrix.records.settings.things import HostSettings
 folder, seed, rounds = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 host, draw = LocalHost(HostSettings("here", lease_dir=str(folder / "leases"))), random.Random(seed)
 for _ in range(rounds):
@@ -38,7 +38,7 @@ print(rounds)
 HOLDER = """
 import os, sys
 from anchormatrix.hosts.local import LocalHost
-from anchormatrix.records.settings import HostSettings
+from anchormatrix.records.settings.things import HostSettings
 lease = LocalHost(HostSettings("here", lease_dir=sys.argv[1])).lease([1, 2], holder={"what": "hold"}, wait_s=0)
 print("held", flush=True)
 sys.stdin.read()

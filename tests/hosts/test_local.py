@@ -18,7 +18,7 @@ from anchormatrix.hosts import locks, processes
 from anchormatrix.hosts.base import Lease, SupervisedCommand
 from anchormatrix.hosts.local import LocalHost
 from anchormatrix.hosts.open import open_host
-from anchormatrix.records.settings import HostSettings
+from anchormatrix.records.settings.things import HostSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -301,7 +301,7 @@ MEASURING = """
 import sys
 from anchormatrix.hosts.base import SupervisedCommand
 from anchormatrix.hosts.local import LocalHost
-from anchormatrix.records.settings import HostSettings
+from anchormatrix.records.settings.things import HostSettings
 host = LocalHost(HostSettings("here", lease_dir=sys.argv[1]))
 lease = host.lease([0, 1], holder={"what": "measuring"}, wait_s=0)
 command = SupervisedCommand([sys.executable, "-u", "-c", sys.argv[3]], sys.argv[2], grace_s=float(sys.argv[4]))

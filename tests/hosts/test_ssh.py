@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 import socket
@@ -13,6 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from campaigns.openssh import MISSING, running_sshd
 from small_servers import POLITE, lives, wait_until
@@ -24,7 +24,7 @@ from anchormatrix.hosts.local import LocalHost
 from anchormatrix.hosts.open import open_host
 from anchormatrix.hosts.ssh.copying import RemoteFile, parse_listing
 from anchormatrix.hosts.ssh.host import SshHost
-from anchormatrix.records.settings import HostSettings, SshSettings
+from anchormatrix.records.settings.things import HostSettings, SshSettings
 
 pytestmark = [pytest.mark.ssh, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
 
@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshSettings]:
     with running_sshd(tmp_path_factory.mktemp("sshd")) as settings:
-        yield dataclasses.replace(settings, python=sys.executable)
+        yield msgspec.structs.replace(settings, python=sys.executable)
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_nothing_of_ours_is_left_there_after_closing(server: SshSettings, tmp_pa
 
 def test_an_unknown_host_key_is_refused_with_its_fingerprint(server: SshSettings, tmp_path: Path):
     (tmp_path / "known_hosts").write_text("")
-    stranger = dataclasses.replace(server, known_hosts=str(tmp_path / "known_hosts"))
+    stranger = msgspec.structs.replace(server, known_hosts=str(tmp_path / "known_hosts"))
     with pytest.raises(
         HostError, match=r"key is not known: ssh-ed25519 SHA256:.*refused.*ssh-keyscan -p \d+ 127.0.0.1"
     ):
@@ -128,7 +128,7 @@ def test_a_changed_host_key_is_refused(server: SshSettings, tmp_path: Path):
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "other")], check=True)
     other = " ".join((tmp_path / "other.pub").read_text().split()[:2])
     (tmp_path / "known_hosts").write_text(f"[127.0.0.1]:{server.port} {other}\n")
-    changed = dataclasses.replace(server, known_hosts=str(tmp_path / "known_hosts"))
+    changed = msgspec.structs.replace(server, known_hosts=str(tmp_path / "known_hosts"))
     with pytest.raises(HostError, match=r"key has CHANGED: it is SHA256:.*refused.*ssh-keygen -f .* -R"):
         SshHost(settings_for(changed, tmp_path))
 
@@ -137,28 +137,28 @@ def test_a_key_that_the_host_does_not_know_is_refused(server: SshSettings, tmp_p
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "mine")], check=True)
     with pytest.raises(HostError, match=r"the host refused our keys; .*passwords are not used"):
-        SshHost(settings_for(dataclasses.replace(server, key_file=str(tmp_path / "mine")), tmp_path))
+        SshHost(settings_for(msgspec.structs.replace(server, key_file=str(tmp_path / "mine")), tmp_path))
     with pytest.raises(HostError, match=r"nowhere: no such key file"):
-        SshHost(settings_for(dataclasses.replace(server, key_file=str(tmp_path / "nowhere")), tmp_path))
+        SshHost(settings_for(msgspec.structs.replace(server, key_file=str(tmp_path / "nowhere")), tmp_path))
 
 
 def test_a_key_with_a_passphrase_is_left_to_the_agent(server: SshSettings, tmp_path: Path, monkeypatch):
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", str(tmp_path / "mine")], check=True)
     with pytest.raises(HostError, match=r"locked with a passphrase; add it to ssh-agent"):
-        SshHost(settings_for(dataclasses.replace(server, key_file=str(tmp_path / "mine")), tmp_path))
+        SshHost(settings_for(msgspec.structs.replace(server, key_file=str(tmp_path / "mine")), tmp_path))
 
 
 def test_a_host_that_is_not_there_is_an_error(server: SshSettings, tmp_path: Path):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        nobody = dataclasses.replace(server, port=probe.getsockname()[1])
+        nobody = msgspec.structs.replace(server, port=probe.getsockname()[1])
         with pytest.raises(HostError, match=r"@127.0.0.1:\d+: cannot be reached .*try `ssh -p"):
             SshHost(settings_for(nobody, tmp_path))
 
 
 def test_a_host_without_the_configured_python_is_an_error(server: SshSettings, tmp_path: Path):
-    host = SshHost(settings_for(dataclasses.replace(server, python="/no/python3"), tmp_path))
+    host = SshHost(settings_for(msgspec.structs.replace(server, python="/no/python3"), tmp_path))
     try:
         with pytest.raises(HostError, match=r"there: the supervision agent ended unexpectedly \(.*/no/python3"):
             host.run(["true"], timeout_s=10)
@@ -167,15 +167,15 @@ def test_a_host_without_the_configured_python_is_an_error(server: SshSettings, t
 
 
 def test_a_jump_host_is_gone_through_and_verified_too(server: SshSettings, tmp_path: Path):
-    host = SshHost(settings_for(dataclasses.replace(server, jump=server), tmp_path))
+    host = SshHost(settings_for(msgspec.structs.replace(server, jump=server), tmp_path))
     try:
         assert host.run(["echo", "through"], timeout_s=10).stdout == "through\n"
     finally:
         host.close()
     (tmp_path / "known_hosts").write_text("")
-    stranger = dataclasses.replace(server, known_hosts=str(tmp_path / "known_hosts"))
+    stranger = msgspec.structs.replace(server, known_hosts=str(tmp_path / "known_hosts"))
     with pytest.raises(HostError, match="key is not known"):
-        SshHost(settings_for(dataclasses.replace(server, jump=stranger), tmp_path))
+        SshHost(settings_for(msgspec.structs.replace(server, jump=stranger), tmp_path))
 
 
 # --- leases and servers ---------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from anchormatrix.measure.session import run_session
 from anchormatrix.measure.smoke_run import run_smoke
 from anchormatrix.records.contract import Contract, ContractList, GroupCondition, ListedContract
 from anchormatrix.records.form import parse_form
-from anchormatrix.records.settings import Settings
+from anchormatrix.records.settings.whole import Settings
 from anchormatrix.records.smoke import Finding, FindingKind
 from anchormatrix.store.codec import write_record
 from anchormatrix.store.sessions import TimedSession, read_session, write_session

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from contracts import contract_on, store_contract
 from measured import smoke_record, timed_session
@@ -14,7 +14,8 @@ from anchormatrix.measure.expectation import comparable, expected_step
 from anchormatrix.measure.serverlog.parse import RankTiming, Request
 from anchormatrix.measure.smoke import Expectation, SmokeJudgement, judge_smoke
 from anchormatrix.records.contract import Contract
-from anchormatrix.records.settings import Settings, SmokeSettings
+from anchormatrix.records.settings.policies import SmokeSettings
+from anchormatrix.records.settings.whole import Settings
 from anchormatrix.store.codec import write_record
 from anchormatrix.store.sessions import write_session
 
@@ -124,7 +125,7 @@ def test_expectations_come_in_order(tmp_path: Path, settings: Settings) -> None:
         return (found.step_s, found.source) if found else None
 
     assert expected() is None
-    bounded = replace(settings, smoke=LIMITS)
+    bounded = msgspec.structs.replace(settings, smoke=LIMITS)
     assert expected_step(contract(tuple(range(8))), "tp1-usp8", tmp_path, bounded) == Expectation(
         2.0, "the bound in the configuration"
     )

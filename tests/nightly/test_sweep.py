@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from night_results import FORM, contract, place, write_session
 from report_results import settings
 
@@ -20,7 +21,7 @@ from anchormatrix.history.review import Review
 from anchormatrix.history.store import open_history
 from anchormatrix.nightly.sweep import Sweep, call_hook, run_night, run_workflow
 from anchormatrix.records.night import NightOutcome, Place
-from anchormatrix.records.settings import HistorySettings, NightlySettings
+from anchormatrix.records.settings.policies import HistorySettings, NightlySettings
 
 NIGHT = "2026-11-30"
 PLACES = (place(), place("tp2-usp1"))
@@ -47,8 +48,8 @@ class World:
     def run(self) -> tuple[NightOutcome, Review | None]:
         configured = replace(
             settings(),
-            history=HistorySettings(str(self.history), 400),
-            nightly=NightlySettings("06:00", self.retries, self.hook),
+            history=HistorySettings(file=str(self.history), keep_nights=400),
+            nightly=NightlySettings(deadline="06:00", retries=self.retries, hook=self.hook),
         )
         return run_night(
             Sweep(

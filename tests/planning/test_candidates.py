@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from anchormatrix.errors import ConfigError
 from anchormatrix.planning.candidates import (
+    EngineLimits,
     check,
     enumerate_forms,
     explicit_forms,
@@ -14,13 +15,27 @@ from anchormatrix.planning.candidates import (
     same_size_pair,
     splits,
 )
-from anchormatrix.planning.model_figures import EngineLimits, ModelFigures, figures_from
 from anchormatrix.records.form import parse_form
+from anchormatrix.records.settings.things import ModelSettings
 
-WAN = ModelFigures(
-    layers=40, heads=40, kv_heads=40, head_dim=128, ffn_dim=13824, sequence_tokens=32760, guidance_branches=2
+WAN = ModelSettings(
+    layers=40,
+    heads=40,
+    kv_heads=40,
+    head_dim=128,
+    ffn_dim=13824,
+    sequence_tokens=32760,
+    guidance_branches=2,
+    weights_gb=1,
 )
-GQA = ModelFigures(layers=30, heads=24, kv_heads=4, head_dim=128, sequence_tokens=30720)
+GQA = ModelSettings(
+    layers=30,
+    heads=24,
+    kv_heads=4,
+    head_dim=128,
+    sequence_tokens=30720,
+    weights_gb=1,
+)
 
 
 def names(forms):
@@ -65,16 +80,16 @@ def test_the_first_broken_rule_is_named_with_its_numbers(name, model, reason):
 
 
 def test_ring_is_excluded_by_attention_masks_unless_the_engine_honours_them():
-    masked = ModelFigures(40, 40, 40, 128, 32760, attention_mask=True)
+    masked = replace(WAN, attention_mask=True)
     ring = parse_form("tp1-usp1-ring2")
     assert check(ring, masked) == "ring attention does not support attention masks here"
     assert check(ring, masked, EngineLimits(ring_with_mask=True)) is None
 
 
 def test_sparse_blocks_must_divide_the_shards_and_exclude_ring():
-    sparse = ModelFigures(40, 40, 40, 128, 32768, sparse_block=4096)
+    sparse = replace(WAN, sequence_tokens=32768, sparse_block=4096)
     assert check(parse_form("tp1-usp8"), sparse) is None
-    odd = ModelFigures(40, 40, 40, 128, 32760, sparse_block=128)
+    odd = replace(WAN, sparse_block=128)
     assert check(parse_form("tp1-usp4"), odd) == "S % (sequence degree × block) must be 0: 32760 % (4 × 128) = 504"
     assert "silently not apply" in check(parse_form("tp1-usp1-ring2"), sparse)
 
@@ -121,12 +136,3 @@ def test_a_missing_pair_is_said_with_its_reason():
         "2 cards: the same-size pair is missing (tp2-usp1: text encoder fails to load). Form comparisons rest on the "
         "next size; numbers of different card counts are scaling statements, not form comparisons."
     )
-
-
-def test_figures_come_from_a_mapping_or_an_object_and_name_what_is_missing():
-    values = {"layers": 2, "heads": 4, "kv_heads": None, "head_dim": 8, "sequence_tokens": 16, "unknown": 1}
-    assert figures_from(values).kv_heads == 4
-    with pytest.raises(ConfigError, match=r"^model: the model's figures are incomplete"):
-        figures_from({"layers": 2})
-    with pytest.raises(ConfigError, match=r"model\.kv_heads: 3 KV heads do not divide 4 heads"):
-        ModelFigures(2, 4, 3, 8, 16)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from adaptive_sessions import session
 from contracts import contract_on
@@ -27,12 +28,12 @@ def settings():
 
 
 def adaptive(settings):
-    return replace(settings, matrix=replace(settings.matrix, design="adaptive"))
+    return msgspec.structs.replace(settings, matrix=msgspec.structs.replace(settings.matrix, design="adaptive"))
 
 
 def test_listed_forms_stay_as_they_are_and_auto_finds_them(settings):
     assert [form.name for form in candidates_of(settings, 4).forms] == ["tp1-usp4", "tp2-usp2"]
-    auto = replace(settings, matrix=replace(settings.matrix, forms="auto"))
+    auto = msgspec.structs.replace(settings, matrix=msgspec.structs.replace(settings.matrix, forms="auto"))
     names = [form.name for form in candidates_of(auto, 4).forms]
     assert {"tp1-usp4", "tp2-usp2", "tp1-usp2-cfg2", "tp1-usp1-ag4"} <= set(names)
 

@@ -4,7 +4,7 @@ import pytest
 from host_states import blocks, state, two_die_boards
 
 from anchormatrix.planning.groups import resolve_groups, show
-from anchormatrix.records.settings import GroupsSettings, HealthSettings
+from anchormatrix.records.settings.policies import GroupsSettings, HealthSettings
 
 HEALTH = HealthSettings(static_memory_mb=8192, on_busy="skip", busy_wait_s=0, contaminated_tries=1)
 WAIT = HealthSettings(static_memory_mb=8192, on_busy="wait", busy_wait_s=0, contaminated_tries=1)

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from anchormatrix.planning.memory import MemoryLimits, memory_of, plan_memory
-from anchormatrix.planning.model_figures import ModelFigures
 from anchormatrix.records.form import parse_form
+from anchormatrix.records.settings.things import ModelSettings
 
 # 10 layers, hidden width 1000, 1 GB of weights per layer; one shard of 1000 tokens × 1000 values × 2 bytes is 2 MB.
-MODEL = ModelFigures(
-    10, 10, 10, 100, 1000, guidance_branches=2, weights_gb=10, text_encoder_gb=8, vae_gb=1, activation_gb=4
+MODEL = ModelSettings(
+    layers=10,
+    heads=10,
+    kv_heads=10,
+    head_dim=100,
+    sequence_tokens=1000,
+    guidance_branches=2,
+    weights_gb=10,
+    text_encoder_gb=8,
+    vae_gb=1,
+    activation_gb=4,
 )
 
 
@@ -29,7 +39,7 @@ def test_weights_are_split_by_tensor_and_pipeline_only():
 
 def test_all_gather_holds_the_whole_k_and_v_and_grouped_query_shrinks_it():
     assert memory_of(parse_form("tp1-usp1-ag2"), MODEL).buffers_gb == pytest.approx(2 * 0.002)
-    gqa = ModelFigures(10, 10, 2, 100, 1000)
+    gqa = replace(MODEL, kv_heads=2)
     assert memory_of(parse_form("tp1-usp1-ag2"), gqa).buffers_gb == pytest.approx(2 * 0.002 / 5)
 
 
@@ -78,7 +88,7 @@ def test_a_dropped_form_says_the_numbers_and_what_was_tried():
 
 def test_a_memory_saving_change_makes_new_forms_appear():
     limits = MemoryLimits(card_gb=16, offload_order=())
-    quantized = ModelFigures(10, 10, 10, 100, 1000, weights_gb=4, text_encoder_gb=8, vae_gb=1, activation_gb=4)
+    quantized = replace(MODEL, weights_gb=4)
     wanted = forms("tp1-usp2", "tp2-usp1")
     assert plan_memory(wanted, MODEL, limits).forms == ()
     assert [form.name for form in plan_memory(wanted, quantized, limits).forms] == ["tp1-usp2", "tp2-usp1"]

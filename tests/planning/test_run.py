@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 
+import msgspec
 import pytest
 from host_states import blocks, live, state
 from measured import session_record, smoke_record
@@ -104,7 +104,7 @@ def test_a_person_is_told_before_a_whole_size_is_measured_again(host, tmp_path):
 @pytest.mark.parametrize("change", [{"windows": 3}, {"design": "adaptive"}, {"repeats": 4}])
 def test_a_verdict_is_made_anew_when_it_would_be_made_of_other_sessions(host, tmp_path, change):
     settings = plan(tmp_path).settings
-    other = replace(settings, matrix=replace(settings.matrix, **change))
+    other = msgspec.structs.replace(settings, matrix=msgspec.structs.replace(settings.matrix, **change))
     assert parameters.verdict_limits(other) != parameters.verdict_limits(settings)
 
 

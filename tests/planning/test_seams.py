@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import pytest
 from commands import command
+from msgspec.structs import replace
 
-from anchormatrix.planning.model_figures import ModelFigures
 from anchormatrix.planning.seams import SeamFacts, check_seams, window_offset
 from anchormatrix.records.form import parse_form
+from anchormatrix.records.settings.things import ModelSettings
 
-SPARSE = ModelFigures(layers=10, heads=8, kv_heads=8, head_dim=64, sequence_tokens=4096, sparse_block=128)
-DENSE = ModelFigures(layers=10, heads=8, kv_heads=8, head_dim=64, sequence_tokens=4096)
+DENSE = ModelSettings(
+    layers=10,
+    heads=8,
+    kv_heads=8,
+    head_dim=64,
+    sequence_tokens=4096,
+    weights_gb=1,
+)
+SPARSE = replace(DENSE, sparse_block=128)
 GOOD = SeamFacts(order="gather-then-sparsify", window_offset=0, mask_scope="per-head", same_as_dense=False)
 
 
@@ -63,7 +71,7 @@ def test_window_offset_counts_from_the_full_kv_length_with_joint_tensors_only():
 
 
 def test_shards_must_be_whole_blocks_and_ring_goes_round_the_backend():
-    odd = ModelFigures(layers=10, heads=8, kv_heads=8, head_dim=64, sequence_tokens=4000, sparse_block=128)
+    odd = replace(SPARSE, sequence_tokens=4000)
     assert broken("tp1-usp4", odd) == ["S % (sequence degree × block) = 0"]
     assert broken("tp1-usp1-ring4") == ["the sequence-parallel path uses the sparse attention backend"]
 

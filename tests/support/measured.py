@@ -7,7 +7,7 @@ from typing import Any
 
 from anchormatrix.records.requests import RequestRow, RequestStatus, Role
 from anchormatrix.records.session import Circumstances, Ramp, SeenCard, SeenCards, Session, SessionStatus
-from anchormatrix.records.settings import VerdictSettings
+from anchormatrix.records.settings.policies import VerdictSettings
 from anchormatrix.records.smoke import Smoke, SmokeStatus
 from anchormatrix.records.verdict import Verdict, VerdictStatus
 from anchormatrix.store.sessions import TimedSession
@@ -58,7 +58,8 @@ def verdict_record(status: str = "extrapolates", winner: str | None = "tp1-usp4"
     known: dict[str, Any] = {
         "contract": "c4-x", "size": 4, "reason": "", "r": {}, "order_few": (), "order_anchor": (), "ties": (),
         "tied_with": (), "margin_pct": None, "window_drift": (), "conclusion_stands": None, "did_not_run": (),
-        "missing": (), "cure": "", "limits": VerdictSettings(3, 5, 1, 3),
+        "missing": (), "cure": "",
+        "limits": VerdictSettings(dispersion_pct=3, drift_pct=5, noise_floor_pct=1, window_drift_pct=3),
     }  # fmt: skip
     return Verdict(status=VerdictStatus(status), winner=winner, **{**known, **facts})
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 import requests
@@ -30,7 +31,7 @@ from anchormatrix.engines.serving import Response, ServingClient
 from anchormatrix.measure.serverlog.parse import Request, ServeLog, closure_pct, parse_serve_log
 from anchormatrix.measure.serverlog.proof import prove
 from anchormatrix.records.form import Form, parse_form
-from anchormatrix.records.settings import Settings
+from anchormatrix.records.settings.whole import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 DUMMY_RUN_PYTHON = ROOT / ".venv-dummy-run" / "bin" / "python"
@@ -53,9 +54,9 @@ class Kind:
     def settings(self) -> Settings:
         """The configuration with the test's workload and model."""
         settings = load_settings(self.config)
-        workload = dataclasses.replace(settings.workload, **self.small)  # type: ignore[arg-type]
-        engine = dataclasses.replace(settings.engine, model=self.model or settings.engine.model)
-        return dataclasses.replace(settings, workload=workload, engine=engine)
+        workload = msgspec.structs.replace(settings.workload, **self.small)
+        engine = msgspec.structs.replace(settings.engine, model=self.model or settings.engine.model)
+        return msgspec.structs.replace(settings, workload=workload, engine=engine)
 
 
 VIRTUAL = Kind("virtual-host", ROOT / "config" / "config.yaml", {"ASCEND_RT_VISIBLE_DEVICES": "0,1"})
@@ -96,7 +97,7 @@ class Serving:
 
     def client_of(self, **changed: object) -> ServingClient:
         """A client with the test's workload, or one that differs in some fields."""
-        workload = dataclasses.replace(self.settings.workload, **changed)  # type: ignore[arg-type]
+        workload = msgspec.structs.replace(self.settings.workload, **changed)
         return ServingClient(self.url, workload, self.settings.engine.model, request_timeout_s=120)
 
     def log_text(self) -> str:
@@ -214,7 +215,7 @@ def check_a_request_without_a_prompt_is_refused_and_the_server_goes_on(server: S
     image = server.settings.workload.endpoint == "image"
     path = "/v1/images/generations" if image else "/v1/videos/sync"
     body = {"json": {"num_inference_steps": 2}} if image else {"files": {"num_inference_steps": (None, "2")}}
-    answer = requests.post(server.url + path, timeout=10, **body)  # type: ignore[arg-type]
+    answer = requests.post(server.url + path, timeout=10, **body)
     assert 400 <= answer.status_code < 500
     assert "prompt" in answer.text
     assert server.client.generate(2).status == "ok"
@@ -235,7 +236,7 @@ def check_an_asynchronous_video_is_the_same_video(server: Serving) -> None:
 
 def check_a_profiled_request_leaves_a_trace_of_every_rank(server: Serving) -> None:
     assert server.client.start_profile() is None
-    steps = server.engine.capture_request_steps(server.settings.matrix.tiers["few"])
+    steps = server.engine.capture_request_steps(server.settings.matrix.tiers.few)
     assert server.client.generate(steps).status == "ok"
     assert server.client.stop_profile() is None
     capture = load_capture(server.capture_dir)

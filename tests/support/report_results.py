@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from measured import request_row, timed_session
+from msgspec.structs import replace
 
 from anchormatrix.config.merge import load_settings
 from anchormatrix.decide.cells import build_cells, write_cells
 from anchormatrix.decide.verdict import judge
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.requests import RequestRow, RequestStatus, Role
-from anchormatrix.records.settings import Settings
+from anchormatrix.records.settings.whole import Settings
 from anchormatrix.store.codec import plain, write_record, write_table
 from anchormatrix.store.files import write_json
 

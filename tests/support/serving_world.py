@@ -6,12 +6,13 @@ import contextlib
 import shutil
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from free_ports import free_port
+from msgspec.structs import replace
 
 from anchormatrix.config.merge import DEFAULT_FILE, load_settings
 from anchormatrix.engines.vllm_omni import VllmOmni
@@ -20,7 +21,8 @@ from anchormatrix.hosts.base import Completed, StopRecord, SupervisedCommand
 from anchormatrix.measure.rig import Rig
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.host import Card, CardProcess, HostState, Topology
-from anchormatrix.records.settings import Settings, WarmupSettings
+from anchormatrix.records.settings.policies import WarmupSettings
+from anchormatrix.records.settings.whole import Settings
 
 LINKS = tuple(tuple("X" if a == b else "UB" for b in range(4)) for a in range(4))
 _STAGE = "INFO 10-09 08:38:05 [profiler.py:29] [DiffusionPipelineProfiler] P"

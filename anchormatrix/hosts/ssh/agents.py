@@ -13,7 +13,7 @@ from anchormatrix.hosts.bundle import agent_command
 from anchormatrix.hosts.ssh.channel import AgentChannel
 from anchormatrix.hosts.ssh.connection import Connection, connect
 from anchormatrix.hosts.supervision import ANSWER_S, AgentClient
-from anchormatrix.records.settings import SshSettings
+from anchormatrix.records.settings.things import SshSettings
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # what it would say on stderr, our errors say
 

@@ -12,7 +12,7 @@ from typing import Any
 import paramiko
 
 from anchormatrix.errors import HostError
-from anchormatrix.records.settings import SshSettings
+from anchormatrix.records.settings.things import SshSettings
 
 _SYSTEM_KNOWN_HOSTS = Path("/etc/ssh/ssh_known_hosts")
 _WINDOW = 1 << 26

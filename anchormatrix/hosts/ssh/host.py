@@ -30,7 +30,7 @@ from anchormatrix.hosts.supervision import (
     stop_record,
     stop_under,
 )
-from anchormatrix.records.settings import HostSettings
+from anchormatrix.records.settings.things import HostSettings
 
 _FETCH_TRIES = 3
 
@@ -44,7 +44,7 @@ class SshHost:
     """
 
     def __init__(self, settings: HostSettings) -> None:
-        if settings.ssh is None:
+        if not settings.ssh:
             raise HostError("has no ssh section", where=f"host {settings.alias}", todo="add host.ssh.host")
         self.alias = settings.alias
         self._settings = settings

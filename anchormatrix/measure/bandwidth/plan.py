@@ -13,10 +13,10 @@ from anchormatrix.errors import ConfigError, InputError, quoted_line
 from anchormatrix.measure.bandwidth.curve import wire_bytes
 from anchormatrix.planning.collective_calls import collectives, link_class, rank_groups
 from anchormatrix.planning.collective_calls import concurrency as at_once
-from anchormatrix.planning.model_figures import ModelFigures
 from anchormatrix.records.bandwidth import CollectiveKind, SweepPoint
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import Form
+from anchormatrix.records.settings.things import ModelSettings
 
 # The names vendors' collective tests use for what the field calls all-to-all, all-gather, all-reduce, send/receive.
 TEST_NAMES = {"all_to_all": "alltoall", "all_gather": "all_gather", "all_reduce": "all_reduce", "send_recv": "sendrecv"}
@@ -44,7 +44,7 @@ class SweepOrder:
 
 def plan_sweep(
     forms: Iterable[Form],
-    model: ModelFigures,
+    model: ModelSettings,
     contract: Contract,
     *,
     sizes_mb: Sequence[float],

@@ -20,9 +20,14 @@ from anchormatrix.measure.bandwidth.plan import (
 from anchormatrix.measure.live_cards import read_fit
 from anchormatrix.records.bandwidth import SizeSweep, SweepPoint
 from anchormatrix.records.contract import Contract
-from anchormatrix.records.settings import Settings
+from anchormatrix.records.settings.values import DeviceKind, OnBusy
+from anchormatrix.records.settings.whole import Settings
 
-_BACKENDS = {"ascend": ("npu", "hccl"), "nvidia": ("cuda", "nccl"), "cpu": ("cpu", "gloo")}
+_BACKENDS = {
+    DeviceKind.ASCEND: ("npu", "hccl"),
+    DeviceKind.NVIDIA: ("cuda", "nccl"),
+    DeviceKind.CPU: ("cpu", "gloo"),
+}
 
 Say = Callable[[str], None]
 
@@ -50,7 +55,7 @@ def run_sweep(
     test = settings.device.collective_test
     points: list[SweepPoint] = []
     left_out: list[str] = []
-    wait_s = settings.health.busy_wait_s if settings.health.on_busy == "wait" else 0.0
+    wait_s = settings.health.busy_wait_s if settings.health.on_busy == OnBusy.WAIT else 0.0
     with host.lease(contract.cards, holder={"what": f"bandwidth of {contract.id}"}, wait_s=wait_s):
         read_fit(contract, host, device, settings, say)
         for order in orders:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from anchormatrix.records.cells import Cell
-from anchormatrix.records.settings import ANCHOR, FEW
+from anchormatrix.records.settings.values import ANCHOR, FEW
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.plots.palette import PALETTE
 from anchormatrix.report.plots.sheet import SMALL, WIDTH, Entry, Sheet, note, text_width, x_axis
@@ -14,7 +14,7 @@ from anchormatrix.report.words import count_of
 
 _PITCH, _GAP = 17.0, 5.0  # between rows, and before the rows of another form
 _LABELS = 150.0  # the most that labels at the left may take, and words at the right
-_SHAPES = {FEW: "circle", ANCHOR: "diamond"}
+_SHAPES: dict[str, str] = {FEW: "circle", ANCHOR: "diamond"}
 _WINDOWS = [Entry("circle", "muted", "window 1"), Entry("circle", "muted", "window 2", hollow=True)]
 
 

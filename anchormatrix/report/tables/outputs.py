@@ -9,7 +9,7 @@ from typing import Any
 
 from anchormatrix.records.requests import RequestRow, RequestStatus, Role
 from anchormatrix.records.session import Check, SessionStatus
-from anchormatrix.records.settings import ANCHOR, FEW
+from anchormatrix.records.settings.values import ANCHOR, FEW
 from anchormatrix.report.model import Measured, Report, fixed_facts
 from anchormatrix.report.tables.table import Table
 from anchormatrix.report.words import count_of

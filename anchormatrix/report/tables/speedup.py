@@ -8,7 +8,7 @@ from typing import Any
 from anchormatrix.decide.scaling import arm_of, gain
 from anchormatrix.records.cells import Cell
 from anchormatrix.records.form import Form, parse_form
-from anchormatrix.records.settings import ANCHOR
+from anchormatrix.records.settings.values import ANCHOR
 from anchormatrix.report.model import Measured, Report, fixed_facts
 from anchormatrix.report.tables.table import Table
 from anchormatrix.report.words import count_of, number

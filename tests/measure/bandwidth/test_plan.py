@@ -21,10 +21,10 @@ from anchormatrix.measure.bandwidth.plan import (
     points_of,
 )
 from anchormatrix.measure.bandwidth.plan import test_argv as argv_of
-from anchormatrix.planning.model_figures import ModelFigures
 from anchormatrix.records.form import parse_form
+from anchormatrix.records.settings.things import ModelSettings
 
-MODEL = ModelFigures(layers=10, heads=8, kv_heads=8, head_dim=64, sequence_tokens=4096)
+MODEL = ModelSettings(layers=10, heads=8, kv_heads=8, head_dim=64, sequence_tokens=4096, weights_gb=1)
 LINKS = tuple(tuple("X" if a == b else "UB" if a // 2 == b // 2 else "SYS" for b in range(4)) for a in range(4))
 QUAD = contract_on((0, 1, 2, 3), LINKS, one_domain=False)
 
