@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -43,6 +42,8 @@ def _explained(error: Any) -> ConfigError:
     given = json.dumps(error.instance, ensure_ascii=False, default=str)[:120]
     if error.validator == "additionalProperties":
         unknown = sorted(set(error.instance) - set(known))
+        import difflib  # noqa: PLC0415  only a wrong configuration needs it
+
         near = difflib.get_close_matches(unknown[0], known, n=1, cutoff=0.5)
         todo = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(known)}"
         return ConfigError(f"unknown key {unknown[0]!r}", where=where, todo=todo)
