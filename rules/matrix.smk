@@ -28,6 +28,7 @@ for size in SIZES:
             "../envs/anchormatrix.yaml"
         resources:
             host=1,
+            deadline=RUN.deadline,  # no parameter: another hour makes no other result
         params:
             design=parameters.session_design(SETTINGS),
             generation=lambda wildcards: RUN.session_generation(
@@ -40,7 +41,7 @@ for size in SIZES:
         shell:
             "python scripts/rules/measure_window.py --config {input.config:q} --plan {input.plan:q} --contract {input.contract:q}"
             " --form {wildcards.form:q} --window {wildcards.window:q} --generation {params.generation:q}"
-            " --night={params.night:q} --deadline={RUN.deadline:q} --out {output.session:q} > {log:q} 2>&1"
+            " --night={params.night:q} --deadline={resources.deadline:q} --out {output.session:q} > {log:q} 2>&1"
 
 
 rule cells:

@@ -19,11 +19,12 @@ rule nightly_report:
         "../envs/anchormatrix.yaml"
     params:
         night=SETTINGS.night or None,
+        folder=lambda wildcards, output: Path(output.page).parent,
     message:
         "Comparing night {params.night} with those before it"
     shell:
         "python scripts/rules/build_nightly.py --config {input.config:q} --night {params.night:q} --sessions {input.sessions:q}"
-        " --out {RESULTS:q}/nightly > {log:q} 2>&1"
+        " --out {params.folder:q} > {log:q} 2>&1"
 
 
 rule nightly:

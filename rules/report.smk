@@ -56,6 +56,7 @@ rule build_report:
         "../envs/anchormatrix.yaml"
     params:
         results=lambda wildcards, output: Path(output.page).parent.parent,
+        folder=lambda wildcards, output: Path(output.page).parent,
         sizes=SIZES,
         title=SETTINGS.report.title,
         limits=parameters.verdict_limits(SETTINGS),
@@ -63,4 +64,4 @@ rule build_report:
         "Writing the report"
     shell:
         "python scripts/rules/build_report.py --config {input.config:q} --plan {input.plan:q} --results {params.results:q}"
-        " --out {RESULTS:q}/matrix_report > {log:q} 2>&1"
+        " --out {params.folder:q} > {log:q} 2>&1"

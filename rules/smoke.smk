@@ -18,6 +18,7 @@ checkpoint group_smoke:
         "../envs/anchormatrix.yaml"
     resources:
         host=1,
+        deadline=RUN.deadline,  # no parameter: another hour makes no other result
     params:
         state=lambda wildcards: RUN.state_of(wildcards.contract),
         generation=lambda wildcards: RUN.smoke_generation(wildcards.contract),
@@ -26,5 +27,5 @@ checkpoint group_smoke:
         "Four-step smoke of {wildcards.contract}"
     shell:
         "python scripts/rules/measure_smoke.py --config {input.config:q} --plan {input.plan:q} --contract {input.contract:q}"
-        " --state {params.state:q} --generation {params.generation:q} --night={params.night:q} --deadline={RUN.deadline:q}"
+        " --state {params.state:q} --generation {params.generation:q} --night={params.night:q} --deadline={resources.deadline:q}"
         " --out {output:q} > {log:q} 2>&1"

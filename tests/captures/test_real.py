@@ -131,7 +131,10 @@ def test_of_two_steps_the_shorter_one_is_the_median_and_that_is_said(kineto):
 )
 def test_where_their_compute_stream_waits(kineto, step, expected):
     found = [
-        (one.span_ns, one.busy_ns, one.gap_ns, one.gap_with_collective_ns, one.gap_empty_ns)
+        tuple(
+            round(1e6 * ms)
+            for ms in (one.span_ms, one.busy_ms, one.gap_ms, one.gap_with_collective_ms, one.gap_empty_ms)
+        )
         for one in bubbles(kineto, step)
     ]
     assert found == expected

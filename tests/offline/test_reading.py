@@ -13,7 +13,7 @@ from anchormatrix.errors import InputError
 from anchormatrix.offline.evidence import evidence_markdown
 from anchormatrix.offline.reading import Reading, read_logs
 
-CAPTURES = Path(__file__).resolve().parents[2] / "shared" / "captures" / "logs"
+CAPTURES = Path(__file__).resolve().parents[3] / "shared" / "captures" / "logs"
 TIERS = {"few": 4, "anchor": 10}
 
 
