@@ -1,14 +1,12 @@
 """What the rules share: the checked configuration, the plan read from the live host, and the helpers that name paths."""
 
-import os
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
-sys.path.insert(0, workflow.basedir)
-from anchormatrix.planning import triggers as parameters
 from anchormatrix.errors import AnchorMatrixError
 from anchormatrix.hosts.owner import (
     answer_sigterm_aside,
@@ -16,8 +14,18 @@ from anchormatrix.hosts.owner import (
     hold_results,
     name_owner,
 )
+from anchormatrix.planning import triggers as parameters
 from anchormatrix.planning.run import Run, prepare_run, put_interpreter_first
 from anchormatrix.planning.run_files import RunFiles
+
+# The commands find the library where it is installed, not beside the Snakefile.
+try:
+    version("anchormatrix")
+except PackageNotFoundError:
+    raise WorkflowError(
+        f"anchormatrix is not installed for {sys.executable}: run .venv/bin/snakemake (any make target makes .venv), or"
+        " pip install -e . in the project's folder"
+    )
 
 RESULTS = "results"
 

@@ -80,13 +80,8 @@ def run_smoke(
         after = rig.device.read(rig.host, timeout_s=rig.settings.host.command_timeout_s)
     run = runs[-1]
     expectation, reference = _expected(contract, run, rig, results, history, references)
-    judged = judge_smoke(
-        run.request,
-        expectation,
-        rig.settings.smoke,
-        warned=live_cards.warned(contract.cards, before),
-        cards=contract.cards,
-    )
+    warned = live_cards.warned(contract.cards, before)
+    judged = judge_smoke(run.request, expectation, rig.settings.smoke, warned=warned, cards=contract.cards)
     judged = _beside_the_request(judged, contract, runs, after, results, night or None)
     smoke = Smoke(
         contract=contract.id,
@@ -105,15 +100,16 @@ def run_smoke(
         reference=reference,
         **noted,
     )
-    if (
-        suspect
-        and smoke.status is not SmokeStatus.REJECTED
-        and run.stopped is not None
-        and run.stopped.how != "sigkill"
-    ):
+    if suspect and smoke.status is not SmokeStatus.REJECTED:
+        _trust_again(contract, rig, run.stopped)
+    return smoke, run.stopped
+
+
+def _trust_again(contract: Contract, rig: Rig, stopped: StopRecord | None) -> None:
+    """Take the lease's suspicion back from cards whose smoke passed, unless that smoke had to be killed, too."""
+    if stopped is not None and stopped.how != "sigkill":
         with _lease(contract, rig, "trust after its smoke", wait=True) as lease:
             lease.trust()
-    return smoke, run.stopped
 
 
 def _expected(

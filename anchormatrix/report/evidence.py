@@ -32,15 +32,7 @@ def evidence(report: Report, answers: Sequence[SizeAnswer]) -> str:
         "## Cells",
         _table(cells.cells(report)),
         _md(cells.CELLS_NOTE),
-        "\n".join(
-            f"- {_md(text)}"
-            for text in (
-                *(captions.of_step_times(report, measured) for measured in report.measured),
-                captions.of_ratios(report),
-                captions.of_dispersions(report),
-                captions.of_drifts(report),
-            )
-        ),
+        _readings(report),
         "## Speed-up between sizes",
         _table(speedup.table(report)),
         _md(speedup.NOTE),
@@ -82,6 +74,17 @@ def evidence(report: Report, answers: Sequence[SizeAnswer]) -> str:
         *_problems(report),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _readings(report: Report) -> str:
+    """The sentence of every figure of the cells."""
+    sentences = (
+        *(captions.of_step_times(report, measured) for measured in report.measured),
+        captions.of_ratios(report),
+        captions.of_dispersions(report),
+        captions.of_drifts(report),
+    )
+    return "\n".join(f"- {_md(text)}" for text in sentences)
 
 
 def _tiers(report: Report) -> str:

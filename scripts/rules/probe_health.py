@@ -10,35 +10,26 @@ python scripts/rules/probe_health.py --from-file info.txt       read a saved `np
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
 from anchormatrix.cli.command import run
-from anchormatrix.config.merge import DEFAULT_FILE, load_settings
+from anchormatrix.cli.probing import probing_parser, tell
+from anchormatrix.config.merge import load_settings
 from anchormatrix.devices.probe import probe_host
 from anchormatrix.devices.saved import saved_cards
 from anchormatrix.store.codec import plain, record_text
-from anchormatrix.store.files import json_text, write_text
+from anchormatrix.store.files import json_text
 
 _PRINTED = ("id", "npu", "chip", "name", "health", "hbm_used_mb", "hbm_total_mb", "processes")
 
 
 def main() -> int:
     """Parse, read, print or write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", type=Path, default=DEFAULT_FILE, help="the host to ask (default: %(default)s)")
-    parser.add_argument("--from-file", type=Path, metavar="FILE", help="read a saved output; no host is asked")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the JSON there instead of printing it")
-    args = parser.parse_args()
+    args = probing_parser(__doc__).parse_args()
     if args.from_file:
         listed = [plain(card) for card in saved_cards(args.from_file)]
         text = json_text({"cards": [{key: card[key] for key in _PRINTED} for card in listed]})
     else:
         text = record_text(probe_host(load_settings(args.config)).health)
-    if args.out:
-        write_text(args.out, text)
-    else:
-        print(text, end="")
+    tell(text, args.out)
     return 0
 
 

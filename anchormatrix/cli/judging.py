@@ -1,0 +1,50 @@
+"""The frame of the commands that judge a contract: its sessions, as options and as what they name."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+from anchormatrix.cli.plan import add_plan
+from anchormatrix.config.merge import load_settings
+from anchormatrix.decide.left_behind import planned_sessions
+from anchormatrix.planning.run_plan import required_run_plan
+from anchormatrix.records.contract import Contract, StoredContract
+from anchormatrix.records.settings.whole import Settings
+from anchormatrix.store.codec import read_record
+from anchormatrix.store.sessions import TimedSession, read_session
+
+
+@dataclass(frozen=True)
+class ToJudge:
+    """What a command was given: the configuration, a contract, its planned forms and its sessions."""
+
+    settings: Settings
+    contract: Contract
+    forms: tuple[str, ...]
+    sessions: tuple[TimedSession, ...]
+
+
+def judging_parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser with ``--config``, ``--plan``, ``--contract`` and ``--sessions``."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", type=Path, required=True, help="configuration file (YAML or JSON)")
+    add_plan(parser)
+    parser.add_argument("--contract", type=Path, required=True, help="results/<contract>/contract.json")
+    parser.add_argument(
+        "--sessions",
+        type=Path,
+        nargs="*",
+        help="session.json files (default: those beside the contract of the planned forms and windows)",
+    )
+    return parser
+
+
+def read_to_judge(args: argparse.Namespace) -> ToJudge:
+    """Read what the options name. Raises :class:`InputError` for a file that is missing or not what it should be."""
+    contract = read_record(args.contract, StoredContract)
+    planned = required_run_plan(args.plan, args.contract.resolve().parent.parent).of(contract.id)
+    paths = args.sessions or planned_sessions(args.contract.parent, planned)
+    sessions = tuple(read_session(path, contract.id) for path in paths)
+    return ToJudge(load_settings(args.config), contract, planned.forms, sessions)
