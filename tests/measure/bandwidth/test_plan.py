@@ -146,7 +146,9 @@ def test_the_micro_benchmark_runs_on_real_ranks(collective):
     if not python.exists():
         pytest.skip("needs the dummy run's environment: make dummy-run-env")
     order = SweepOrder(collective, (0, 1), "NUMA", 2, (100_000,), 2)
-    source = (Path(__file__).resolve().parents[3] / "anchormatrix" / "selection" / "collective_bench.py").read_text()
+    source = (
+        Path(__file__).resolve().parents[3] / "anchormatrix" / "measure" / "bandwidth" / "collective_bench.py"
+    ).read_text()
     command = [python, "-c", source, bench_order(order, device="cpu", backend="gloo")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
