@@ -40,6 +40,9 @@ def case_of(name: str) -> tuple[Any, dict[str, Any]]:
     return build_case(name)
 
 
+pytestmark = pytest.mark.xdist_group("truth")  # a case is simulated once, by one worker
+
+
 @pytest.fixture(scope="module", params=NAMES)
 def case(request, tmp_path_factory):
     """A case's capture as one of the profiler's versions writes it (a different one for each case, clocks apart)."""

@@ -20,6 +20,8 @@ from anchormatrix.report.source import Source, clean, clean_text
 from anchormatrix.report.tables import sessions
 from anchormatrix.store.files import write_json
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 def load(root: Path) -> Report:
     """The report of a results folder."""
