@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from anchormatrix.errors import InputError
 from anchormatrix.records.cells import ALL, Cell, cell_of, spread_pct
 from anchormatrix.records.session import SessionStatus
@@ -41,7 +43,7 @@ def build_cells(sessions: Iterable[TimedSession], *, repeats: int, dispersion_pc
 
 
 def write_cells(path: Path, cells: Iterable[Cell]) -> None:
-    """Write ``cells.csv``; repeats with nine significant digits, dispersions with six."""
+    """Write ``cells.csv``; times with nine significant digits, dispersions with six."""
     write_table(path, Cell, map(_rounded, cells))
 
 
@@ -118,9 +120,14 @@ def _mixed_tiers(sessions: Sequence[TimedSession]) -> dict[str, str]:
 
 
 def _rounded(cell: Cell) -> Cell:
-    values_s = [_digits(value, 9) for value in cell.values_s]
-    spread = _digits(cell.dispersion_pct, 6)
-    return cell_of(cell.contract, cell.form, cell.tier, cell.window, values_s, spread, cell.reason)
+    return replace(
+        cell,
+        step_s=_digits(cell.step_s, 9),
+        dispersion_pct=_digits(cell.dispersion_pct, 6),
+        min_s=_digits(cell.min_s, 9),
+        max_s=_digits(cell.max_s, 9),
+        values_s=tuple(_digits(value, 9) for value in cell.values_s),
+    )
 
 
 def _digits(value: float, count: int) -> float:
