@@ -159,7 +159,7 @@ def _timing(rng: random.Random) -> Timing:
     slope = rng.choice((0.0,) * 8 + (0.1, 0.3))
     return Timing(
         dispersion_pct=noise,
-        window_pct=noise * rng.uniform(0.05, 0.25),
+        restart_sd_pct=noise * rng.uniform(0.05, 0.25),
         step_pct=rng.uniform(0.1, 1.0),
         ramp=ramp,
         thermal_pct_per_step=slope,

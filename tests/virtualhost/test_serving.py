@@ -24,7 +24,7 @@ STAGE = re.compile(
 
 def scenario(**changes) -> Scenario:
     """A quiet host: no noise, no ramp, unless told otherwise."""
-    quiet = {"dispersion_pct": 0.0, "window_pct": 0.0, "step_pct": 0.0, "ramp": []}
+    quiet = {"dispersion_pct": 0.0, "restart_sd_pct": 0.0, "step_pct": 0.0, "ramp": []}
     timing = {**quiet, **changes.pop("timing", {})}
     return build(Scenario, {"name": "test", "timing": timing, **changes})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from virtualhost.host.faults import Span, ToolFault
 from virtualhost.host.scenario import Scenario, Tenant
@@ -44,13 +45,14 @@ class LiveHost:
         return "OK"
 
     def slowdown(self, cards: tuple[int, ...]) -> float:
-        """How many times slower a group is now: residue on any card, or a tenant computing on one."""
+        """How many times slower a group is now: residue on any card or a tenant computing on one, and the host's level."""
         residue = self.scenario.residue
+        level = prod(shift.factor for shift in self.scenario.timing.level_shifts if self.is_active(shift.when))
         factors = [1.0]
         if set(cards) & ({*residue.cards} | {*self._record.residue}):
             factors.append(residue.factor)
         factors += [tenant.slowdown for tenant in self.tenants if set(cards) & set(tenant.cards)]
-        return max(factors)
+        return max(factors) * level
 
     def processes(self, card: int) -> tuple[LiveProcess, ...]:
         """Everything that holds memory on a card: ranks of running servers, then tenants."""

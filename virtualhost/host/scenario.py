@@ -114,21 +114,43 @@ class Residue:
 
 
 @dataclass(frozen=True)
+class LevelShift:
+    """Everything takes ``factor`` times as long from some moment on, as after a change of the cards' clock."""
+
+    factor: float
+    when: Span = field(default_factory=Span)
+
+
+@dataclass(frozen=True)
 class Timing:
     """What moves a request's time away from the plain step time of its form. Percentages are of the step time."""
 
     dispersion_pct: float = 0.45
-    window_pct: float = 0.1
+    restart_sd_pct: float = 0.1
     step_pct: float = 0.3
+    request_correlation: float = 0.0
+    request_tail_dof: float = 0.0
+    level_shifts: tuple[LevelShift, ...] = ()
     ramp: tuple[float, ...] = (0.862, 0.896)
     thermal_pct_per_step: float = 0.0
     thermal_after: int = 0
+    heat_pct: float = 0.0
+    heat_s: float = 60.0
+    cooling_s: float = 60.0
     stragglers: Mapping[int, float] = field(default_factory=dict)
     windows_differ: bool = True
     encode_s: float = 0.415
     decode_s: float = 3.2
     decode_jitter_pct: float = 40.0
     overhead_s: float = 0.02
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.request_correlation < 1:
+            raise ValueError(f"request_correlation: {self.request_correlation} is not from 0 to below 1")
+        if self.request_tail_dof and self.request_tail_dof <= 2:
+            raise ValueError(f"request_tail_dof: {self.request_tail_dof} is neither 0 (normal) nor above 2")
+        if self.heat_s <= 0 or self.cooling_s <= 0:
+            raise ValueError("heat_s and cooling_s are above 0")
 
 
 @dataclass(frozen=True)

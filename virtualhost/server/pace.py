@@ -1,7 +1,8 @@
-"""The pace of a request: seconds of every executed step, from the plain step to noise, ramp, heat and slowness."""
+"""The pace of a session: seconds of every executed step, from the plain step to noise, ramp, heat and slowness."""
 
 from __future__ import annotations
 
+import math
 import random
 
 from virtualhost.host.faults import FaultPlan
@@ -12,24 +13,63 @@ from virtualhost.host.split import Split, step_factor
 _RANGE_OF_THREE = 1.693
 
 
-def step_times(
-    scenario: Scenario, plan: FaultPlan, split: Split, plain_s: float, steps: int, number: int, rng: random.Random
-) -> list[float]:
-    """Return the seconds of each executed step of a session's request ``number``, asked for with ``steps`` steps.
+class Pace:
+    """What one server start makes of the plain step: its own factor, and what its requests leave to the next ones.
 
-    ``plain_s`` is what a step takes in this session on an otherwise ideal host.
+    ``seed`` names the start. Its factor holds for all its requests. Their noise is a first-order autoregression, and
+    the cards warm up while they compute and cool while they do not. A start begins with cool cards.
     """
-    timing = scenario.timing
-    deviation = timing.dispersion_pct / 100 / _RANGE_OF_THREE
-    common = plain_s * (1 + max(-2.5, min(2.5, rng.gauss(0.0, 1.0))) * deviation)
-    if number <= len(timing.ramp):
-        common *= timing.ramp[number - 1]
-    if fault := plan.in_request(number, "slow"):
-        common *= fault.factor
-    executed = steps - 1 if scenario.log.iterations_minus_one and steps > 1 else steps
-    times = []
-    for index in range(executed):
-        heat = max(0, index + 1 - timing.thermal_after) * timing.thermal_pct_per_step / 100
-        own = step_factor(scenario.behaviour, split, index, steps)
-        times.append(common * own * (1 + heat) * (1 + rng.gauss(0.0, 1.0) * timing.step_pct / 100))
-    return times
+
+    def __init__(self, scenario: Scenario, plan: FaultPlan, split: Split, seed: str) -> None:
+        self.scenario, self.plan, self.split = scenario, plan, split
+        self.restart_factor = 1 + random.Random(seed).gauss(0.0, 1.0) * scenario.timing.restart_sd_pct / 100
+        self._deviation: float | None = None
+        self._heat, self._cools_from_s = 0.0, 0.0
+
+    def step_times(self, plain_s: float, steps: int, number: int, begins_s: float, rng: random.Random) -> list[float]:
+        """Return the seconds of each executed step of request ``number``, asked for with ``steps`` steps.
+
+        ``plain_s`` is what a step takes on this host now, without noise; the first step begins at ``begins_s``.
+        """
+        timing, restart = self.scenario.timing, self.restart_factor
+        common = plain_s * restart * (1 + self._noise(rng) * timing.dispersion_pct / 100 / _RANGE_OF_THREE)
+        if number <= len(timing.ramp):
+            common *= timing.ramp[number - 1]
+        if fault := self.plan.in_request(number, "slow"):
+            common *= fault.factor
+        self._cool(begins_s)
+        executed = steps - 1 if self.scenario.log.iterations_minus_one and steps > 1 else steps
+        times = []
+        for index in range(executed):
+            slope = max(0, index + 1 - timing.thermal_after) * timing.thermal_pct_per_step / 100
+            own = common * step_factor(self.scenario.behaviour, self.split, index, steps)
+            cool_s = own * (1 + slope) * (1 + rng.gauss(0.0, 1.0) * timing.step_pct / 100)
+            times.append(cool_s * self._warmed(cool_s))
+        self._cools_from_s = begins_s + sum(times)
+        return times
+
+    def _noise(self, rng: random.Random) -> float:
+        """The request's deviation in standard deviations; cut at 2.5 of them unless its tails are heavy."""
+        timing = self.scenario.timing
+        own = rng.gauss(0.0, 1.0)
+        if dof := timing.request_tail_dof:  # Student's t, scaled to a standard deviation of 1
+            own *= math.sqrt((dof - 2) / rng.gammavariate(dof / 2, 2.0))
+        else:
+            own = max(-2.5, min(2.5, own))
+        if self._deviation is not None:
+            kept = timing.request_correlation
+            own = kept * self._deviation + math.sqrt(1 - kept * kept) * own
+        self._deviation = own
+        return own
+
+    def _warmed(self, seconds: float) -> float:
+        """The factor of a step that computes for ``seconds``; the cards come closer to their full heat in it."""
+        timing = self.scenario.timing
+        if not timing.heat_pct:
+            return 1.0
+        factor = 1 + self._heat * timing.heat_pct / 100
+        self._heat += (1 - self._heat) * (1 - math.exp(-seconds / timing.heat_s))
+        return factor
+
+    def _cool(self, now_s: float) -> None:
+        self._heat *= math.exp(-max(0.0, now_s - self._cools_from_s) / self.scenario.timing.cooling_s)

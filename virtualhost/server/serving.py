@@ -22,7 +22,7 @@ from virtualhost.host.split import Split, memory, refusal
 from virtualhost.host.state import HostState
 from virtualhost.server.exchange import Ask, Chunk, Outcome, access_line, content, parse_split
 from virtualhost.server.grammar import Grammar, out_of_memory
-from virtualhost.server.pace import step_times
+from virtualhost.server.pace import Pace
 from virtualhost.step.steptable import captured
 from virtualhost.step.timeline import StepTimeline, simulate_step
 
@@ -63,8 +63,7 @@ class ServingSession:
         self._captured: StepTimeline | None = None
         repeat = self.numbers.form_finished if scenario.timing.windows_differ else 0
         self._seed = f"{scenario.seed}|{self.cards}|{split.name}|{repeat}"
-        window = random.Random(self._seed).gauss(0.0, 1.0)
-        self._window_factor = 1 + window * scenario.timing.window_pct / 100
+        self._pace = Pace(scenario, self.plan, self.split, self._seed)
 
     def adopt(self, pids: Sequence[int]) -> None:
         """Take these processes as the ranks; the log names them."""
@@ -144,9 +143,8 @@ class ServingSession:
             return self._refused(ask, chunks)
         rng = random.Random(f"{self._seed}|{number}")
         encode_s = self.scenario.timing.encode_s * rng.uniform(0.99, 1.035)
-        slow = LiveHost(self.scenario, self.state).slowdown(self.cards)
-        plain_s = self.timeline.step_ns / 1e9 * self._window_factor * slow
-        steps_s = step_times(self.scenario, self.plan, self.split, plain_s, ask.steps, number, rng)
+        plain_s = self.timeline.step_ns / 1e9 * LiveHost(self.scenario, self.state).slowdown(self.cards)
+        steps_s = self._pace.step_times(plain_s, ask.steps, number, self.clock_s + encode_s, rng)
         if profiled:
             steps_s = self._capture(steps_s)
         chunks += self._progress(steps_s, encode_s)
