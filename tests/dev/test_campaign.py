@@ -31,7 +31,8 @@ from virtualhost.host.scenario import LogStyle, Residue
 def quiet(number=28, **changes):
     """A drawn host without noise, tenants, faults or rules."""
     experiment = draw(1, number)
-    timing = replace(experiment.scenario.timing, dispersion_pct=0.3, restart_sd_pct=0.05, step_pct=0.1, ramp=(0.86, 0.9))
+    still = {"dispersion_pct": 0.3, "restart_sd_pct": 0.05, "step_pct": 0.1, "ramp": (0.86, 0.9)}
+    timing = replace(experiment.scenario.timing, **still)
     calm = {
         "timing": timing,
         "tenants": (),

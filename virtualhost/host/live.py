@@ -45,7 +45,7 @@ class LiveHost:
         return "OK"
 
     def slowdown(self, cards: tuple[int, ...]) -> float:
-        """How many times slower a group is now: residue on any card or a tenant computing on one, and the host's level."""
+        """How many times slower a group is now: residue on any card or a tenant on one, times the level."""
         residue = self.scenario.residue
         level = prod(shift.factor for shift in self.scenario.timing.level_shifts if self.is_active(shift.when))
         factors = [1.0]
