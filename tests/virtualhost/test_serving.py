@@ -180,6 +180,45 @@ def test_a_form_that_is_not_applied_says_so_in_its_log_and_its_time():
     assert stages(running.request(4).text, ".diffuse")[0] == pytest.approx(stages(plain, ".diffuse")[0], abs=1e-3)
 
 
+def test_dead_masking_is_the_step_without_masking_under_the_masked_name():
+    dead = session("tp1-usp4+mask5", faults=[{"kind": "dead_masking", "form": "tp1-usp4+mask5"}])
+    alive, plain = session("tp1-usp4+mask5"), session("tp1-usp4")
+    assert dead.timeline.step_ns == plain.timeline.step_ns > alive.timeline.step_ns
+    calls = [sum(one.op.family == "alltoall" for one in run.timeline.kernels(0)) for run in (dead, plain, alive)]
+    assert calls == [320, 320, 1600]  # 4 calls in each of 40 layers, in each of 2 branches; 5 chunks of each
+    assert dead.startup().text.count("+mask5") == plain.startup().text.count("+mask5") == 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "lines"),
+    [
+        ({}, {"enabled on 40 layers (blocks)": 4, "Skipping": 0}),
+        ({"logged": False}, {"enabled on": 0, "offload": 0, "Skipping": 0}),
+        ({"logged": False, "text": "Skipping offloading."}, {"enabled on": 0, "Skipping offloading.": 4}),
+    ],
+)
+def test_a_dead_offload_holds_all_weights_whatever_it_logs(fault, lines):
+    name = "tp1-usp4+layerwise-offload"
+    dead, alive = session(name, faults=[{"kind": "dead_offload", "form": name, **fault}]), session(name)
+    assert (dead.memory_mb(), alive.memory_mb()) == (
+        34380,
+        9012,
+    )  # 36.05 and 9.45 GB: 28 GB of weights, or 2 of 40 layers
+    assert dead.timeline.step_ns == session("tp1-usp4").timeline.step_ns
+    copies = [sum(one.op.stream == "copy" for one in run.timeline.kernels(0)) for run in (dead, alive)]
+    assert copies == [0, 2 * 39]
+    text = dead.startup().text
+    assert {words: text.count(words) for words in lines} == lines
+
+
+def test_distributed_offload_names_its_group_only_where_there_is_one():
+    shared = session("tp1-usp4+distributed-layerwise-offload").startup().text
+    assert shared.count("dp_size=4, rank_in_group=3, global_rank=3, group_ranks=[0, 1, 2, 3]") == 1
+    alone = session("tp4-usp1+distributed-layerwise-offload").startup().text
+    assert "rank_in_group" not in alone
+    assert alone.count("Distributed layer-wise offloading enabled on 40 blocks across 1 group(s)") == 4
+
+
 @pytest.mark.parametrize(
     ("fault", "end", "words"),
     [

@@ -24,6 +24,8 @@ FAULT_KINDS = {
     "slow": "everything in this request takes `factor` times longer",
     "straggler": "rank `rank` takes `factor` times longer in this request",
     "not_applied": "the log and the timing are those of `applied` instead of the form asked for",
+    "dead_masking": "chunks are asked for and accepted, and every step is that of the form without masking",
+    "dead_offload": "offload is asked for and accepted, and no weight leaves the card; `logged`: the log says it did",
     "alltoallv": "the unequal all-to-all is in use",
     "clock_jump": "the clock of the log jumps by `seconds`",
     "ignore_sigint": "the server ignores SIGINT",
@@ -73,6 +75,11 @@ class Fault:
 
     ``session`` counts starts on the host, ``form_session`` starts of the same form on the same cards, ``request`` the
     requests of the session, all from 1. ``times`` bounds how often the fault happens while the state directory lives.
+
+    ``Fault("dead_masking", form="tp1-usp4+mask4")`` and ``Fault("dead_offload", form="tp1-usp4+layerwise-offload")``
+    concern a session as a whole: name, ranks and noise are those of the form asked for; steps, memory and profiler
+    files those of the form without the feature. With ``logged=False`` the log of a dead offload holds none of the
+    offloader's lines; a ``text`` is then logged by every worker as a warning.
     """
 
     kind: str
@@ -89,6 +96,7 @@ class Fault:
     seconds: float = 0.0
     rank: int = 0
     applied: str = ""
+    logged: bool = True
     text: str = ""
 
     def __post_init__(self) -> None:

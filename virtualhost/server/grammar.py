@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from virtualhost.host.scenario import LogStyle
 from virtualhost.host.split import Split
+from virtualhost.server.offload_log import offload_lines
 
 _PROFILER = "[diffusion_pipeline_profiler.py:29] [DiffusionPipelineProfiler]"
 
@@ -89,12 +90,17 @@ class Grammar:
             if split.sequence_degree > 1:
                 applied = f"Applying sequence parallelism to {self.style.transformer}"
                 lines.append(self.worker_line(rank, clock_s, "registry.py:310", applied))
-            if split.offload:
-                name = split.offload.replace("-", "_")
-                lines.append(
-                    self.worker_line(rank, clock_s, "offload.py:77", f"Applying {name} to {self.style.transformer}")
-                )
         return "".join(lines)
+
+    def offload(self, clock_s: float, layers: int) -> str:
+        """Return what every worker says of its offload, for a transformer of so many layers."""
+        said = ((rank, *one) for rank in range(self.split.world) for one in offload_lines(self.split, layers, rank))
+        return "".join(self.worker_line(rank, clock_s, where, text) for rank, where, text in said)
+
+    def warning(self, clock_s: float, text: str) -> str:
+        """Return the same warning of every worker; nothing for an empty one."""
+        ranks = range(self.split.world if text else 0)
+        return "".join(self.worker_line(rank, clock_s, "__init__.py:123", text, level="WARNING") for rank in ranks)
 
     def bar(self, index: int, total: int, elapsed_s: float) -> str:
         """Return one state of the progress bar of the first worker; states follow each other after a carriage return.

@@ -1,4 +1,9 @@
-"""The serving protocol over HTTP: health, synchronous and asynchronous videos, images, profiling."""
+"""The serving protocol over HTTP: health, synchronous and asynchronous videos, images, profiling.
+
+An answer tells the device memory at its peak where vllm-omni 0.30.0 does: ``X-Peak-Memory-MB`` of a synchronous video
+(``entrypoints/openai/api_server.py:2777``), ``peak_memory_mb`` of a job (``protocol/videos.py:425``) and in an image's
+metrics (``api_server.py:1994``).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ import re
 import socketserver
 import threading
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Protocol, TypeVar
@@ -25,6 +31,9 @@ class Engine(Protocol):
 
     def generate(self, ask: Ask) -> Outcome | None:
         """Serve a request; None when the server ended while it ran."""
+
+    def peak_memory_mb(self) -> float:
+        """Device memory of the first rank at its peak, in units of 2^20 bytes."""
 
     def log(self, text: str) -> None:
         """Write to the server's log."""
@@ -107,9 +116,12 @@ class _Handler(BaseHTTPRequestHandler):
         elif outcome.response == "error":
             self._json(500, {"error": {"message": "generation failed", "type": "InternalServerError", "code": 500}})
         elif ask.kind == "image":
-            self._json(200, {"created": 0, "data": [{"b64_json": base64.b64encode(outcome.content).decode()}]})
+            data = [{"b64_json": base64.b64encode(outcome.content).decode()}]
+            metrics = {"stage_durations": None, "peak_memory_mb": self.server.engine.peak_memory_mb()}
+            self._json(200, {"created": 0, "data": data, "metrics": metrics})
         else:
-            self._reply(200, outcome.content, "video/mp4")
+            peak = {"X-Peak-Memory-MB": f"{self.server.engine.peak_memory_mb():.3f}"}
+            self._reply(200, outcome.content, "video/mp4", peak)
 
     def _asynchronous(self, ask: Ask) -> None:
         job = Job(f"video_{uuid.uuid4().hex}")
@@ -133,10 +145,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(200, job.content, "video/mp4")
         else:
             error = {"message": "generation failed"} if job.status == "failed" else None
-            progress = 100 if job.status == "completed" else 0
-            self._json(
-                200, {"id": job.id, "object": "video", "status": job.status, "progress": progress, "error": error}
-            )
+            done = job.status == "completed"
+            answer = {"id": job.id, "object": "video", "status": job.status, "progress": 100 * done, "error": error}
+            self._json(200, {**answer, "peak_memory_mb": self.server.engine.peak_memory_mb() if done else 0.0})
 
     def _profile(self, *, start: bool) -> None:
         if not start:
@@ -150,10 +161,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _json(self, status: int, value: dict[str, Any]) -> None:
         self._reply(status, json.dumps(value).encode(), "application/json")
 
-    def _reply(self, status: int, body: bytes, kind: str = "text/plain") -> None:
+    def _reply(self, status: int, body: bytes, kind: str = "text/plain", more: Mapping[str, str] | None = None) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
+        for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **(more or {})}.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
 

@@ -185,6 +185,10 @@ class Server:
                 return None
             return outcome
 
+    def peak_memory_mb(self) -> float:
+        """Device memory of the first rank at its peak."""
+        return float(self.session.memory_mb())
+
     def start_profile(self) -> bool:
         """Arm the profiler for the requests to come."""
         if self.session.plan.whole_session("capture_error"):

@@ -55,6 +55,10 @@ class ServingSession:
         self.numbers = self.state.begin_session(self.cards, split.name)
         self.plan = FaultPlan(scenario.faults, self.state, self.numbers, split.name, self.cards)
         self.split = self._effective_split()
+        self._dead_offload = self.plan.whole_session("dead_offload")
+        chunks = 1 if self.plan.whole_session("dead_masking") else self.split.mask_chunks
+        offload = "" if self._dead_offload else self.split.offload
+        self._at_work = replace(self.split, mask_chunks=chunks, offload=offload)  # whose step is computed
         self.adopt(pids or range(237, 237 + self.split.world))
         self.clock_s = self.state.snapshot().clock_s + 30.0
         self.requests = 0
@@ -83,12 +87,12 @@ class ServingSession:
             model = self.scenario.host_model(LiveHost(self.scenario, self.state).links())
             if fault := self.plan.whole_session("alltoallv"):
                 model = replace(model, behaviour=replace(model.behaviour, uneven_alltoall=max(fault.factor, 1.01)))
-            self._timeline = simulate_step(model, self.split, self.cards[: self.split.world])
+            self._timeline = simulate_step(model, self._at_work, self.cards[: self.split.world])
         return self._timeline
 
     def memory_mb(self) -> int:
         """Device memory of one rank while it serves."""
-        return round(memory(self.scenario.dit, self.split).card_gb * 1e9 / 2**20)
+        return round(memory(self.scenario.dit, self._at_work).card_gb * 1e9 / 2**20)
 
     # -- start ----------------------------------------------------------------------------------------------------
 
@@ -103,7 +107,9 @@ class ServingSession:
         reason = refusal(self.scenario.dit, self.asked)
         if reason is not None:
             return self._ended([Chunk(0.0, first)], 1.0, "exit", grammar.crash(0, f"ValueError: {reason}"))
-        chunks = [Chunk(0.0, first), Chunk(0.2, grammar.groups(clock))]
+        dead, layers = self._dead_offload, self.scenario.dit.layers
+        offload = grammar.offload(clock, layers) if dead is None or dead.logged else grammar.warning(clock, dead.text)
+        chunks = [Chunk(0.0, first), Chunk(0.2, grammar.groups(clock) + offload)]
         fault = self.plan.at_launch("load", *_BREAKS, "comm_init")
         if fault is not None:
             return self._broken(fault, chunks, self.scenario.serving.startup_s / 2)
@@ -115,7 +121,7 @@ class ServingSession:
 
     def _does_not_fit(self, chunks: list[Chunk]) -> Outcome | None:
         """The form's own memory: too much for a card is the device's error, too much for the host a killed rank."""
-        need, late = memory(self.scenario.dit, self.split), self.scenario.serving.startup_s / 2
+        need, late = memory(self.scenario.dit, self._at_work), self.scenario.serving.startup_s / 2
         if need.host_gb * self.split.world > self.scenario.serving.host_memory_gb:
             return self._ended(chunks, late, "rank_killed", "")
         host, need_mb = LiveHost(self.scenario, self.state), self.memory_mb()
