@@ -8,7 +8,8 @@ from anchormatrix.records.plan import RunPlan
 from anchormatrix.records.settings.whole import Settings
 from anchormatrix.report.answer import size_answers
 from anchormatrix.report.evidence import evidence
-from anchormatrix.report.html import page
+from anchormatrix.report.facts import facts
+from anchormatrix.report.html import rendered
 from anchormatrix.report.load import load_report
 from anchormatrix.report.model import Report
 from anchormatrix.report.plots.figures import fonts_kept_in, write_figures
@@ -28,6 +29,7 @@ def build_report(settings: Settings, results: Path, out: Path, plan: RunPlan | N
         figures = write_figures(report, out / "figures")
     write_csv(out / "cells.csv", CELL_COLUMNS, clean(cell_rows(report)))
     write_json(out / "summary.json", clean(summary(report, answers)))
-    write_text(out / "evidence.md", evidence(report, answers))
-    write_text(out / "index.html", page(report, answers, figures))
+    shown = facts(report, answers, figures)
+    write_text(out / "evidence.md", evidence(shown))
+    write_text(out / "index.html", rendered("report.html.j2", **shown))
     return report

@@ -42,6 +42,11 @@ class Figure:
     title: str
     parts: tuple[tuple[str, str], ...]
 
+    @property
+    def readings(self) -> tuple[str, ...]:
+        """What the parts say, in words."""
+        return tuple(reading for _, reading in self.parts)
+
 
 def write_figures(report: Report, folder: Path) -> dict[str, Figure]:
     """Draw every figure and write it as SVG, PNG and PDF; one that cannot be drawn says why, so all files exist.
