@@ -253,7 +253,7 @@ def test_what_holds_for_several_sizes_and_what_forms_share_is_said_once(tmp_path
     text = (tmp_path / "matrix_report" / "evidence.md").read_text(encoding="utf-8")
     assert "| order flip | 2, 4 | no | both tiers rank the forms alike |" in text
     assert "| new fixed cost | 4 | not tested | nothing to compare with |" in text
-    assert text.count("Projection: with payload") == 1
+    assert text.count("Projection: with payload halved, the other would take 1.05 s per step.") == 1
     assert text.count("G7 | ? unknown | no capture to project from |") >= 2
 
 
