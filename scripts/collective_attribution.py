@@ -13,7 +13,6 @@ from __future__ import annotations
 from itertools import islice
 
 from anchormatrix.attribution.collectives import check_streams, collectives, concurrency, reconcile
-from anchormatrix.attribution.results import all_collectives
 from anchormatrix.cli.analysis import capture_parser, finish, load, positive, show
 from anchormatrix.cli.command import run
 from anchormatrix.store.codec import plain
@@ -30,17 +29,17 @@ def main() -> int:
     args = parser.parse_args()
     capture = load(args)
     steps = args.steps or max(1, len(capture.step_ids))
-    values = plain(all_collectives(capture, layers=args.layers, steps=steps))
+    found = collectives(capture, layers=args.layers, steps=steps)
+    values = plain(found)
     ranks = values["ranks"]
     show("Collectives", ({"rank": r["rank"], **row} for r in ranks for row in islice(r["families"], args.top)))
     show(
         "Overlap: intersection ÷ the smaller union", ({"rank": r["rank"], **row} for r in ranks for row in r["overlap"])
     )
     show("Streams", ({"rank": r["rank"], **row} for r in ranks for row in r["streams"]))
-    table = collectives(capture, layers=args.layers, steps=steps)
-    for note in concurrency(table):
+    for note in concurrency(found):
         print(f"\nnote: {note.text}")
-    findings = [*reconcile(table, layers=args.layers, steps=steps), *check_streams(capture)]
+    findings = [*reconcile(found, layers=args.layers, steps=steps), *check_streams(capture)]
     return finish({"layers": args.layers, "steps": steps, **values}, findings, args.json)
 
 

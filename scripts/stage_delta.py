@@ -13,8 +13,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from anchormatrix.attribution.results import chosen_step
-from anchormatrix.attribution.steps import choose_step, decompose, delta, step_findings
+from anchormatrix.attribution.steps import choose_step, chosen_step, decompose, delta, step_findings
 from anchormatrix.captures.open import load_capture
 from anchormatrix.cli.analysis import add_json, add_limit, finish, show
 from anchormatrix.cli.command import run

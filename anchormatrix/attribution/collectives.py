@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain, combinations
 
 import numpy as np
 import pandas as pd
 
 from anchormatrix.attribution.findings import by_text
-from anchormatrix.attribution.intervals import Intervals, union
+from anchormatrix.attribution.intervals import Intervals, ms, optional, union
 from anchormatrix.captures.names import COMPUTE
 from anchormatrix.captures.table import NO_STREAM, Capture, is_collective, is_core
-from anchormatrix.records.attribution import Finding
+from anchormatrix.records.attribution import Collectives, Family, Finding, Overlap, RankCollectives, Stream
 
-FAMILY_COLUMNS = (
-    *("rank", "family", "communicator", "calls", "calls_per_layer", "sum_ns", "mean_ns", "median_ns", "max_ns"),
-    *("union_ns", "union_over_sum"),
-)
 SERIAL = 0.98  # union ÷ sum from here on: one call at a time
 
 
@@ -66,49 +63,53 @@ def groups_of(kernels: pd.DataFrame) -> list[Group]:
     return sorted(found, key=lambda group: (-group.sum_ns, group.label))
 
 
-def collectives(capture: Capture, *, layers: int | None = None, steps: int | None = None) -> pd.DataFrame:
-    """Return ``FAMILY_COLUMNS`` over everything captured.
+def collectives(capture: Capture, *, layers: int | None = None, steps: int | None = None) -> Collectives:
+    """Return families, overlaps and streams of every rank over everything captured.
 
     ``calls_per_layer`` = calls ÷ (layers × steps), ``steps`` counted from the capture when not given; without
-    ``layers`` it is NaN.
+    ``layers`` it is not known.
     """
     executed = layers * (steps or max(1, len(capture.step_ids))) if layers else None
-    rows = []
-    for rank, kernels in capture.per_rank():
-        for group in groups_of(kernels):
-            length = group.end - group.start
-            covered = group.union.total
-            rows.append(
-                {
-                    "rank": rank,
-                    "family": group.family,
-                    "communicator": group.communicator,
-                    "calls": len(length),
-                    "calls_per_layer": len(length) / executed if executed else np.nan,
-                    "sum_ns": int(length.sum()),
-                    "mean_ns": float(length.mean()),
-                    "median_ns": float(np.median(length)),
-                    "max_ns": int(length.max()),
-                    "union_ns": covered,
-                    "union_over_sum": covered / int(length.sum()) if length.any() else np.nan,
-                }
-            )
-    return pd.DataFrame(rows, columns=list(FAMILY_COLUMNS))
+    return Collectives(
+        ranks=tuple(_of_rank(rank, kernels, executed) for rank, kernels in capture.per_rank()),
+        rows_read=capture.rows_read,
+        rows_unusable=capture.unusable,
+        unusable_causes=dict(capture.rows_unusable),
+        notes=tuple(capture.notes),
+    )
 
 
-def overlap_matrix(capture: Capture) -> pd.DataFrame:
-    """Return ``rank, a, b, share``: intersection ÷ the smaller union, of two families, and of two communicators of one.
+def _of_rank(rank: int, kernels: pd.DataFrame, executed: int | None) -> RankCollectives:
+    groups = groups_of(kernels)
+    return RankCollectives(
+        rank=rank,
+        families=tuple(_family(group, executed) for group in groups),
+        overlap=tuple(_overlaps(groups)),
+        streams=tuple(_streams(kernels)),
+    )
+
+
+def _family(group: Group, executed: int | None) -> Family:
+    length, covered = group.end - group.start, group.union.total
+    return Family(
+        family=group.family,
+        communicator=group.communicator,
+        calls=len(length),
+        calls_per_layer=optional(len(length) / executed) if executed else None,
+        sum_ms=ms(group.sum_ns),
+        mean_ms=ms(length.mean()),
+        median_ms=ms(np.median(length)),
+        max_ms=ms(length.max()),
+        union_ms=ms(covered),
+        union_over_sum=optional(covered / group.sum_ns) if group.sum_ns else None,
+    )
+
+
+def _overlaps(groups: list[Group]) -> Iterator[Overlap]:
+    """Intersection ÷ the smaller union, of two families, and of two communicators of one.
 
     Families are named alone (``allGather``), communicators of one family as ``alltoall:445``.
     """
-    rows = []
-    for rank, kernels in capture.per_rank():
-        for a, b, share in _overlaps(groups_of(kernels)):
-            rows.append((rank, a, b, share))
-    return pd.DataFrame(rows, columns=["rank", "a", "b", "share"])
-
-
-def _overlaps(groups: list[Group]) -> Iterator[tuple[str, str, float]]:
     families: dict[str, list[Group]] = {}
     for group in groups:
         families.setdefault(group.family, []).append(group)
@@ -116,20 +117,18 @@ def _overlaps(groups: list[Group]) -> Iterator[tuple[str, str, float]]:
         family: union(np.concatenate([g.start for g in same]), np.concatenate([g.end for g in same]))
         for family, same in sorted(families.items())
     }
-    pairs = [list(unions.items())]
-    pairs += [sorted((g.label, g.union) for g in same) for _, same in sorted(families.items()) if len(same) > 1]
-    for named in pairs:
-        for position, (a, first) in enumerate(named):
-            for b, second in named[position + 1 :]:
-                smaller = min(first.total, second.total)
-                yield a, b, (first & second).total / smaller if smaller else 0.0
+    named = [list(unions.items())]
+    named += [sorted((g.label, g.union) for g in same) for _, same in sorted(families.items()) if len(same) > 1]
+    for (a, first), (b, second) in chain.from_iterable(combinations(one, 2) for one in named):
+        smaller = min(first.total, second.total)
+        yield Overlap(a=a, b=b, share=round((first & second).total / smaller, 6) if smaller else 0.0)
 
 
-def streams(capture: Capture) -> pd.DataFrame:
-    """Return ``rank, stream, core, kernels, total_ns``: what runs on each stream."""
-    rows = capture.kernels
-    table = rows.groupby(["rank", "stream", "core"], observed=True)["dur_ns"].agg(["size", "sum"]).reset_index()
-    return table.rename(columns={"size": "kernels", "sum": "total_ns"}).astype({"stream": str, "core": str})
+def _streams(kernels: pd.DataFrame) -> Iterator[Stream]:
+    """What runs on each stream."""
+    table = kernels.groupby(["stream", "core"], observed=True)["dur_ns"].agg(["size", "sum"]).reset_index()
+    for row in table.to_dict("records"):
+        yield Stream(stream=row["stream"], core=row["core"], kernels=row["size"], total_ms=ms(row["sum"]))
 
 
 def compute_stream(kernels: pd.DataFrame) -> str | None:
@@ -165,8 +164,8 @@ def check_streams(capture: Capture) -> list[Finding]:
     return by_text(found)
 
 
-def reconcile(table: pd.DataFrame, *, layers: int | None, steps: int) -> list[Finding]:
-    """Check calls = layers × calls per layer × steps for each group of :func:`collectives`; a remainder is a finding.
+def reconcile(found: Collectives, *, layers: int | None, steps: int) -> list[Finding]:
+    """Check calls = layers × calls per layer × steps for each family and communicator; a remainder is a finding.
 
     Groups with fewer calls than layers × steps (the output's gather, a broadcast) do not belong to the layers and are
     left alone.
@@ -174,29 +173,34 @@ def reconcile(table: pd.DataFrame, *, layers: int | None, steps: int) -> list[Fi
     if not layers:
         return []
     executed = layers * steps
-    found = []
-    for row in table.to_dict("records"):
-        extra = row["calls"] % executed
-        if row["calls"] > executed and extra:
-            text = (
-                f"{row['family']} on communicator {row['communicator'] or '(not named)'}: {row['calls']} calls are no "
-                f"multiple of {layers} layers × {steps} steps; {extra} are left over, another collective is mixed in "
-                "(per-layer offload, tensor parallelism, an encoder or decoder): prove it by a run with offload off"
-            )
-            found.append(Finding("remainder", text, (row["rank"],)))
-    return by_text(found)
+    return by_text(
+        Finding(
+            "remainder",
+            f"{_named(family)}: {family.calls} calls are no multiple of {layers} layers × {steps} steps; "
+            f"{family.calls % executed} are left over, another collective is mixed in (per-layer offload, tensor "
+            "parallelism, an encoder or decoder): prove it by a run with offload off",
+            (one.rank,),
+        )
+        for one in found.ranks
+        for family in one.families
+        if family.calls > executed and family.calls % executed
+    )
 
 
-def concurrency(table: pd.DataFrame) -> list[Finding]:
+def concurrency(found: Collectives) -> list[Finding]:
     """Say where union ÷ sum is below 1: calls run at the same time, so their sum is occupancy and not exposure."""
-    found = [
+    return by_text(
         Finding(
             "concurrent",
-            f"{row['family']} on communicator {row['communicator'] or '(not named)'} runs concurrently with itself "
-            "(union ÷ sum below 1): its sum is occupancy, not transfer time",
-            (row["rank"],),
+            f"{_named(family)} runs concurrently with itself (union ÷ sum below 1): its sum is occupancy, not transfer "
+            "time",
+            (one.rank,),
         )
-        for row in table.to_dict("records")
-        if row["union_over_sum"] < SERIAL
-    ]
-    return by_text(found)
+        for one in found.ranks
+        for family in one.families
+        if family.union_over_sum is not None and family.union_over_sum < SERIAL
+    )
+
+
+def _named(family: Family) -> str:
+    return f"{family.family} on communicator {family.communicator or '(not named)'}"

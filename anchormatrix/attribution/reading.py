@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
-
-import pandas as pd
+from collections.abc import Mapping, Sequence
 
 from anchormatrix.attribution.collectives import SERIAL
-from anchormatrix.records.attribution import MaskBound, RankBubbles, Sentence
+from anchormatrix.records.attribution import Collectives, Family, MaskBound, RankBubbles, Sentence
 
 
 def readings(
     worst: Mapping[str, int],
     exposed_share: float | None,
-    groups: pd.DataFrame,
+    collectives: Collectives,
     bounds: Sequence[MaskBound],
     found: Sequence[RankBubbles],
 ) -> tuple[Sentence, ...]:
     """Return a sentence for the step, the collectives, the bound and the bubbles of the slowest rank."""
     rank = worst["rank"]
-    sentences = {"steps": _step(worst, exposed_share), "collectives": _collectives(groups[groups["rank"] == rank])}
+    families = next((one.families for one in collectives.ranks if one.rank == rank), ())
+    sentences = {"steps": _step(worst, exposed_share), "collectives": _collectives(families)}
     for bound in bounds:
         if bound.rank == rank:
             sentences["masking"] = _bound(bound)
@@ -44,23 +42,18 @@ def _step(worst: Mapping[str, int], share: float | None) -> str:
     return text + "."
 
 
-def _collectives(groups: pd.DataFrame) -> str:
-    if groups.empty:
+def _collectives(families: Sequence[Family]) -> str:
+    if not families:
         return "No collective ran."
-    rows = groups.to_dict("records")
-    largest: Mapping[Hashable, Any] = max(rows, key=lambda row: row["sum_ns"])
-    total = sum(row["sum_ns"] for row in rows) or 1
+    largest = max(families, key=lambda family: family.sum_ms)
+    total = sum(family.sum_ms for family in families) or 1
     how = (
         "one at a time, so it is transfer time and only a smaller payload shortens it"
-        if largest["union_over_sum"] >= SERIAL
+        if (largest.union_over_sum or 0) >= SERIAL
         else "partly at the same time, so its sum is occupancy and not exposure"
     )
-    group = (
-        f"{largest['family']} on communicator {largest['communicator']}"
-        if largest["communicator"]
-        else largest["family"]
-    )
-    return f"{group} is {largest['sum_ns'] / total:.0%} of all collective time in {largest['calls']} calls, {how}."
+    group = f"{largest.family} on communicator {largest.communicator}" if largest.communicator else largest.family
+    return f"{group} is {largest.sum_ms / total:.0%} of all collective time in {largest.calls} calls, {how}."
 
 
 def _bound(bound: MaskBound) -> str:

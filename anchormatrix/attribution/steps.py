@@ -19,7 +19,7 @@ from anchormatrix.attribution.intervals import ms, union_of
 from anchormatrix.captures.names import COMPUTE
 from anchormatrix.captures.table import STEP_COLUMNS, Capture, is_collective, is_core
 from anchormatrix.errors import InputError
-from anchormatrix.records.attribution import Finding, StageDelta
+from anchormatrix.records.attribution import ChosenStep, Finding, StageDelta, StepRow
 
 PARTS = ("computing_ns", "exposed_ns", "free_ns")
 IDENTITY_TOLERANCE = 0.001
@@ -126,6 +126,31 @@ def choose_step(table: pd.DataFrame) -> StepChoice:
     if len(complete) == 1:
         return StepChoice(step, f"step {step}, the only one captured on every rank")
     return StepChoice(step, f"step {step}, the median of {len(complete)} by Stage")
+
+
+def chosen_step(table: pd.DataFrame, choice: StepChoice) -> ChosenStep:
+    """The chosen step of every rank, the slowest rank, and the spread across ranks."""
+    chosen = table[table["step"] == choice.step]
+    return ChosenStep(
+        step=choice.step,
+        why=choice.why,
+        ranks=step_rows(chosen),
+        slowest_rank=slowest(chosen)["rank"],
+        spread_pct=round(spread_pct(chosen["stage_ns"]), 4),
+    )
+
+
+def step_rows(table: pd.DataFrame, *, numbered: bool = False) -> tuple[StepRow, ...]:
+    """The rows of a decomposition, ``numbered`` with their step."""
+    return tuple(
+        StepRow(
+            step=int(row["step"]) if numbered else None,
+            rank=int(row["rank"]),
+            source=row.get("source", ""),
+            **{f"{key.removesuffix('_ns')}_ms": ms(row[key]) for key in STEP_COLUMNS if key.endswith("_ns")},
+        )
+        for row in table.to_dict("records")
+    )
 
 
 def check_identities(table: pd.DataFrame) -> list[Finding]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pandas as pd
 
 from anchormatrix.attribution.bubbles import RELEASE_NS, BubbleOptions, bubbles, layer_runs
@@ -16,8 +17,16 @@ from anchormatrix.attribution.hiding import DRAIN_RATIO, usable_chunks
 from anchormatrix.attribution.layers import attention_of
 from anchormatrix.attribution.masking import MaskOptions, mask_bounds
 from anchormatrix.attribution.reading import readings
-from anchormatrix.attribution.results import all_collectives, chosen_step, step_rows
-from anchormatrix.attribution.steps import check_agreement, choose_step, decompose, slowest, step_findings, whole_trace
+from anchormatrix.attribution.steps import (
+    check_agreement,
+    choose_step,
+    chosen_step,
+    decompose,
+    slowest,
+    step_findings,
+    step_rows,
+    whole_trace,
+)
 from anchormatrix.attribution.timeline import lanes, layer_timeline
 from anchormatrix.captures.open import LIMIT_PCT, load_capture
 from anchormatrix.captures.table import Capture
@@ -106,24 +115,19 @@ def attribute(capture: Capture, options: AttributionOptions, *, contract: str | 
         ]
     )
     share = _exposed_share(worst, options.unprofiled_step_s)
-    chosen = chosen_step(table, choice)
     return Attribution(
         contract=contract,
         form=options.form.name if options.form else None,
         status=AttributionStatus.ANALYSED,
         steps=Steps(
-            step=chosen.step,
-            why=chosen.why,
-            ranks=chosen.ranks,
-            slowest_rank=chosen.slowest_rank,
-            spread_pct=chosen.spread_pct,
+            **msgspec.structs.asdict(chosen_step(table, choice)),
             unprofiled_step_s=options.unprofiled_step_s,
             exposed_share=share,
             agreement=check_agreement(capture)[0],
             all=step_rows(table, numbered=True),
             whole_trace=step_rows(whole_trace(capture)),
         ),
-        collectives=all_collectives(capture, layers=options.layers),
+        collectives=groups,
         masking=Masking(ranks=tuple(bounds)),
         bubbles=Bubbles(ranks=tuple(found)),
         effect=effect,

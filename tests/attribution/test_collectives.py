@@ -9,10 +9,14 @@ from anchormatrix.attribution.collectives import (
     check_streams,
     collectives,
     concurrency,
-    overlap_matrix,
     reconcile,
-    streams,
 )
+from anchormatrix.records.attribution import Family, Overlap, Stream
+
+
+def families(rows: list[dict[str, object]], **options: int) -> list[tuple[int, Family]]:
+    found = collectives(capture_of(rows), **options)
+    return [(one.rank, family) for one in found.ranks for family in one.families]
 
 
 def test_calls_are_grouped_by_family_and_communicator_on_every_rank():
@@ -23,41 +27,41 @@ def test_calls_are_grouped_by_family_and_communicator_on_every_rank():
         collective(30, 35, "allGather"),
         collective(0, 7, rank=1),
     ]
-    table = collectives(capture_of(rows), layers=2)
-    assert table[["rank", "family", "communicator", "calls", "calls_per_layer", "sum_ns"]].values.tolist() == [
-        [0, "alltoall", "445", 2, 1.0, 14_000],
-        [0, "allGather", "445", 1, 0.5, 5_000],
-        [0, "alltoall", "503", 1, 0.5, 1_000],
-        [1, "alltoall", "445", 1, 0.5, 7_000],
+    found = families(rows, layers=2)
+    assert [(rank, f.family, f.communicator, f.calls, f.calls_per_layer, f.sum_ms) for rank, f in found] == [
+        (0, "alltoall", "445", 2, 1.0, 0.014),
+        (0, "allGather", "445", 1, 0.5, 0.005),
+        (0, "alltoall", "503", 1, 0.5, 0.001),
+        (1, "alltoall", "445", 1, 0.5, 0.007),
     ]
-    first = table.iloc[0]
-    assert (first["mean_ns"], first["median_ns"], first["max_ns"], first["union_ns"]) == (7000, 7000, 10_000, 14_000)
+    _, first = found[0]
+    assert (first.mean_ms, first.median_ms, first.max_ms, first.union_ms) == (0.007, 0.007, 0.01, 0.014)
 
 
 def test_calls_per_layer_count_over_all_captured_steps():
     rows = [collective(0, 1), collective(1, 2), collective(5, 6, step=2), collective(6, 7, step=2)]
-    assert collectives(capture_of(rows), layers=2)["calls_per_layer"].tolist() == [1.0]
-    assert collectives(capture_of(rows), layers=2, steps=1)["calls_per_layer"].tolist() == [2.0]
+    assert [one.calls_per_layer for _, one in families(rows, layers=2)] == [1.0]
+    assert [one.calls_per_layer for _, one in families(rows, layers=2, steps=1)] == [2.0]
 
 
 def test_union_over_sum_tells_transfer_from_concurrency():
     serial, doubled = [collective(0, 10), collective(10, 20)], [collective(0, 10), collective(5, 15)]
-    table = collectives(capture_of(serial + [row | {"rank": 1} for row in doubled]))
-    assert table["union_over_sum"].tolist() == [1.0, 0.75]
-    (note,) = concurrency(table)
+    rows = serial + [row | {"rank": 1} for row in doubled]
+    assert [one.union_over_sum for _, one in families(rows)] == [1.0, 0.75]
+    (note,) = concurrency(collectives(capture_of(rows)))
     assert note.ranks == (1,)
     assert "occupancy" in note.text
 
 
 def test_zero_duration_calls_are_counted_and_take_no_time():
-    row = collectives(capture_of([collective(5, 5), collective(6, 6)])).iloc[0]
-    assert (row["calls"], row["sum_ns"], row["union_ns"]) == (2, 0, 0)
+    ((_, found),) = families([collective(5, 5), collective(6, 6)])
+    assert (found.calls, found.sum_ms, found.union_ms, found.union_over_sum) == (2, 0, 0, None)
 
 
 def test_overlap_of_families_is_the_intersection_over_the_smaller_union():
     rows = [collective(0, 10), collective(8, 12, "allGather"), collective(30, 34, communicator="503")]
-    found = overlap_matrix(capture_of(rows)).values.tolist()
-    assert found == [[0, "allGather", "alltoall", 0.5], [0, "alltoall:445", "alltoall:503", 0.0]]
+    (found,) = collectives(capture_of(rows)).ranks
+    assert found.overlap == (Overlap("allGather", "alltoall", 0.5), Overlap("alltoall:445", "alltoall:503", 0.0))
 
 
 def test_a_remainder_says_that_another_collective_is_mixed_in():
@@ -74,10 +78,8 @@ def test_whole_multiples_and_single_calls_outside_the_layers_reconcile(calls):
 
 def test_streams_say_what_runs_on_them():
     rows = [compute(0, 10), compute(10, 12), collective(0, 5, core="ai_cpu")]
-    assert streams(capture_of(rows)).values.tolist() == [
-        [0, "16", "compute", 2, 12_000],
-        [0, "31", "ai_cpu", 1, 5_000],
-    ]
+    (found,) = collectives(capture_of(rows)).ranks
+    assert found.streams == (Stream("16", "compute", 2, 0.012), Stream("31", "ai_cpu", 1, 0.005))
 
 
 def test_compute_on_a_stream_of_collectives_has_leaked_there():

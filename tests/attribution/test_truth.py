@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from anchormatrix.attribution.bubbles import BubbleOptions, bubbles
-from anchormatrix.attribution.collectives import check_streams, collectives, overlap_matrix, reconcile, streams
+from anchormatrix.attribution.collectives import check_streams, collectives, reconcile
 from anchormatrix.attribution.effect import check_effect
 from anchormatrix.attribution.masking import MaskOptions, mask_bounds
 from anchormatrix.attribution.steps import check_agreement, check_stragglers, choose_step, decompose
@@ -86,17 +86,17 @@ def test_the_step_from_the_profilers_table_and_from_the_kernels(case):
 
 def test_every_family_and_communicator(case):
     _, capture, truth = case
-    table = collectives(capture, layers=LAYERS)
-    for one in truth["ranks"]:
-        rows = {(r["family"], r["communicator"]): r for r in table[table["rank"] == one["rank"]].to_dict("records")}
+    found = collectives(capture, layers=LAYERS)
+    for mine, one in zip(found.ranks, truth["ranks"], strict=True):
+        rows = {(family.family, family.communicator): family for family in mine.families}
         assert len(rows) == len(one["families"])
         for family in one["families"]:
             row = rows[family["family"], str(family["communicator"])]
-            assert row["calls"] == family["calls"]
-            assert row["calls_per_layer"] == pytest.approx(family["calls"] / LAYERS)
-            for key in ("sum_ns", "median_ns", "max_ns", "union_ns"):
-                assert close(row[key], family[key])
-            assert share_close(row["union_over_sum"], family["union_ns"] / family["sum_ns"])
+            assert row.calls == family["calls"]
+            assert row.calls_per_layer == pytest.approx(family["calls"] / LAYERS, abs=1e-6)
+            for key in ("sum", "median", "max", "union"):
+                assert close(1e6 * getattr(row, f"{key}_ms"), family[f"{key}_ns"])
+            assert share_close(row.union_over_sum, family["union_ns"] / family["sum_ns"])
 
 
 def test_calls_left_over_are_reported_exactly_where_there_are_any(case):
@@ -108,9 +108,8 @@ def test_calls_left_over_are_reported_exactly_where_there_are_any(case):
 
 def test_overlap_between_families(case):
     _, capture, truth = case
-    matrix = overlap_matrix(capture)
-    for one in truth["ranks"]:
-        found = {(r["a"], r["b"]): r["share"] for r in matrix[matrix["rank"] == one["rank"]].to_dict("records")}
+    for mine, one in zip(collectives(capture).ranks, truth["ranks"], strict=True):
+        found = {(overlap.a, overlap.b): overlap.share for overlap in mine.overlap}
         families = [tuple(f["family"] for f in one["families"])]
         for pair in one["overlap"]:
             (a, first), (b, second) = sorted((tuple(pair["a"]), tuple(pair["b"])))
@@ -123,19 +122,18 @@ def test_overlap_between_families(case):
 def test_what_runs_on_the_streams(case):
     name, capture, truth = case
     style = STYLES[STYLE_NAMES[NAMES.index(name) % len(STYLE_NAMES)]]
-    table = streams(capture)
-    for one in truth["ranks"]:
+    for mine, one in zip(collectives(capture).ranks, truth["ranks"], strict=True):
         true: dict[str, list[int]] = defaultdict(lambda: [0, 0])
         for row in one["streams"]:
             if row["stream"] != "copy":
                 core = style.collectives if row["core"] == "HCCL" else row["core"]
                 entry = true[ascend_core(core)]
                 entry[0], entry[1] = entry[0] + row["kernels"], entry[1] + row["total_ns"]
-        mine = table[table["rank"] == one["rank"]].groupby("core")[["kernels", "total_ns"]].sum()
-        assert set(mine.index) == set(true)
+        assert {stream.core for stream in mine.streams} == set(true)
         for core, (kernels, total) in true.items():
-            assert mine.loc[core, "kernels"] == kernels
-            assert close(mine.loc[core, "total_ns"], total)
+            found = [stream for stream in mine.streams if stream.core == core]
+            assert sum(stream.kernels for stream in found) == kernels
+            assert close(1e6 * sum(stream.total_ms for stream in found), total)
 
 
 def test_compute_on_the_masking_stream_is_found_where_it_leaked_and_nowhere_else(case):
@@ -242,16 +240,14 @@ def test_the_same_step_from_a_torch_trace(trace):
 
 def test_the_same_collectives_from_a_torch_trace(trace):
     backend, _, capture, truth = trace
-    table = collectives(capture)
     names = {"batchSendRecv": "sendRecv"}
-    for one in truth["ranks"]:
+    for mine, one in zip(collectives(capture).ranks, truth["ranks"], strict=True):
         true: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
         for family in one["families"]:
             gid = str(family["communicator"]) if backend == "nccl" else ""
             entry = true[names.get(family["family"], family["family"]), gid]
             entry[0], entry[1] = entry[0] + family["calls"], entry[1] + family["sum_ns"]
-        rows = table[table["rank"] == one["rank"]]
-        found = {(r["family"], r["communicator"]): [r["calls"], r["sum_ns"]] for r in rows.to_dict("records")}
+        found = {(row.family, row.communicator): [row.calls, 1e6 * row.sum_ms] for row in mine.families}
         assert found.keys() == true.keys()
         assert all(found[key][0] == true[key][0] and close(found[key][1], true[key][1]) for key in true)
 

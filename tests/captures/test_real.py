@@ -47,16 +47,15 @@ def test_its_step_is_decomposed(ascend):
 
 
 def test_its_collectives_are_grouped_by_family_and_communicator(ascend):
-    table = collectives(ascend)
-    found = table[["family", "communicator", "calls", "sum_ns", "max_ns", "union_ns"]].values.tolist()
-    assert found == [
-        ["broadcast", "445", 2, 308_989_620, 308_926_680, 308_989_620],
-        ["allReduce", "445", 8, 20_929_420, 6_328_780, 20_929_420],
-        ["allReduce", "935", 4, 6_926_540, 3_585_860, 6_926_540],
-        ["allGather", "328", 1, 4_628_600, 4_628_600, 4_628_600],
-        ["reduceScatter", "328", 1, 4_614_420, 4_614_420, 4_614_420],
-        ["allGather", "935", 1, 298_520, 298_520, 298_520],
-        ["allReduce", "328", 2, 11_620, 5_840, 11_620],
+    (found,) = collectives(ascend).ranks
+    assert [(f.family, f.communicator, f.calls, f.sum_ms, f.max_ms, f.union_ms) for f in found.families] == [
+        ("broadcast", "445", 2, 308.98962, 308.92668, 308.98962),
+        ("allReduce", "445", 8, 20.92942, 6.32878, 20.92942),
+        ("allReduce", "935", 4, 6.92654, 3.58586, 6.92654),
+        ("allGather", "328", 1, 4.6286, 4.6286, 4.6286),
+        ("reduceScatter", "328", 1, 4.61442, 4.61442, 4.61442),
+        ("allGather", "935", 1, 0.29852, 0.29852, 0.29852),
+        ("allReduce", "328", 2, 0.01162, 0.00584, 0.01162),
     ]
 
 
@@ -80,10 +79,8 @@ def test_two_gpu_traces_are_read_whole(kineto):
         (1, "communication"): 10,
         (1, "copy"): 50,
     }
-    assert collectives(kineto)[["rank", "family", "calls", "sum_ns"]].values.tolist() == [
-        [0, "sendRecv", 10, 396_199_000],
-        [1, "sendRecv", 10, 379_053_000],
-    ]
+    found = [(one.rank, f.family, f.calls, f.sum_ms) for one in collectives(kineto).ranks for f in one.families]
+    assert found == [(0, "sendRecv", 10, 396.199), (1, "sendRecv", 10, 379.053)]
 
 
 def test_their_kernels_split_over_the_whole_trace(kineto):
