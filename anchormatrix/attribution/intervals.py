@@ -6,6 +6,7 @@ All intervals are half-open ``[start, end)`` in integer nanoseconds; an interval
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +30,9 @@ class Intervals:
 
     def __len__(self) -> int:
         return len(self.start)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self.start.tolist(), self.end.tolist(), strict=True)
 
     def __and__(self, other: Intervals) -> Intervals:
         """Return the intersection of two sets."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from anchormatrix.attribution.intervals import Intervals, union_of
+from anchormatrix.attribution.intervals import union_of
 from anchormatrix.attribution.steps import compute_mask
 from anchormatrix.captures.table import Capture, is_collective
 
@@ -46,12 +46,8 @@ def _rank_events(rank: int, kernels: pd.DataFrame) -> Iterator[str]:
     exposed = union_of(kernels, collective) - compute
     last = int((kernels["start_ns"].to_numpy() + kernels["dur_ns"].to_numpy()).max())
     for name, part in ((EXPOSED, exposed), (GAPS, compute.gaps(origin, last))):
-        yield from _track(name, rank, tracks[name], part, origin)
-
-
-def _track(name: str, rank: int, track: int, part: Intervals, origin: int) -> Iterator[str]:
-    for start, end in zip(part.start.tolist(), part.end.tolist(), strict=True):
-        yield _event(name, rank, track, start - origin, end - start, name, {})
+        for start, end in part:
+            yield _event(name, rank, tracks[name], start - origin, end - start, name, {})
 
 
 def _meta(kind: str, rank: int, track: int, value: Any) -> str:

@@ -27,7 +27,7 @@ from anchormatrix.attribution.steps import (
     step_rows,
     whole_trace,
 )
-from anchormatrix.attribution.timeline import lanes, layer_timeline
+from anchormatrix.attribution.timeline import layer_timeline
 from anchormatrix.captures.open import LIMIT_PCT, load_capture
 from anchormatrix.captures.table import Capture
 from anchormatrix.errors import InputError
@@ -230,8 +230,9 @@ def _timeline(capture: Capture, step: int, rank: int, options: AttributionOption
         missing["timeline"] = f"rank {rank} has no kernel table"
         return Timeline()
     try:
-        found = layer_timeline(
+        return layer_timeline(
             rank,
+            step,
             capture.of_rank(rank, step),
             layers=options.layers,
             attention=options.attention,
@@ -240,4 +241,3 @@ def _timeline(capture: Capture, step: int, rank: int, options: AttributionOption
     except InputError as error:
         missing["timeline"] = str(error)
         return Timeline()
-    return lanes(found, step, "a middle layer" if options.layers else "a middle stretch of the step")
