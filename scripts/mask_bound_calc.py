@@ -1,8 +1,10 @@
 """How much of a family's communication attention can hide, and how much of that was reached, on every rank.
 
 Per layer: C is the masked family's time, F the attention kernels' time, n chunks, c = C/n, f = F/n.
-f >= c: bound = 1 - 1/n.  f < c: bound = 1 - [c + (n-1)(c-f) + drain] / C, drain = ratio x c; more chunks do not help.
-measured = Overlapped / Communication of the step; achievement = measured / bound, above 100 % the inputs are wrong.
+bound = min(F, C - first chunk's forward calls - last chunk's reverse calls) / C; with equal chunks min(1 - 1/n, F/C).
+No schedule exceeds it (docs/attribution.md). estimate: the source document's 1 - [c + (n-1)(c-f) + drain] / C where
+f < c, drain = ratio x c; no bound. achievement = the family's share under attention / bound; above 100 % the chunks,
+the family or the attention kernels given contradict the capture, and the warnings say which.
 Exit code: 0, 1 with a finding (achievement above 100 %), 2 when it cannot be analysed.
 
 python scripts/mask_bound_calc.py --profile-dir capture/ --layers 40 --chunks 5 --mask-family alltoall
@@ -33,7 +35,7 @@ def main() -> int:
         type=float,
         default=DRAIN_RATIO,
         metavar="R",
-        help="drain ÷ c, 1/4 to 1/3 (default: %(default)s)",
+        help="drain ÷ c of the estimate, 1/4 to 1/3 (default: %(default)s)",
     )
     parser.add_argument(
         "--mask-family", metavar="F", help="alltoall, allGather … or step for all communication (default: the largest)"
@@ -59,7 +61,7 @@ def main() -> int:
     for warning in dict.fromkeys(text for one in found for text in one.warnings):
         print(f"warning: {warning}")
     findings = [
-        Finding("achievement", f"achievement is {one.achievement:.0%}: the inputs are wrong", (one.rank,))
+        Finding("achievement", one.warnings[0], (one.rank,))
         for one in found
         if one.achievement is not None and one.achievement > 1
     ]

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-# The last chunk's drain is a quarter to a third of a chunk's communication; the lower end keeps the bound a ceiling.
+# The source's drain of the last chunk is a quarter to a third of a chunk's communication.
 DRAIN_RATIO = 0.25
 
 
-def bound(c_total: float, f_total: float, chunks: int, drain_ratio: float = DRAIN_RATIO) -> float:
-    """Return the largest share of C that n chunks can hide behind F, within 0 … 1.
+def bound(c_total: float, f_total: float, alone: float) -> float:
+    """The largest share of C that F can hide, within 0 … 1; no schedule exceeds it.
 
-    f ≥ c: 1 − 1/n, only the first chunk is exposed. f < c: 1 − [c + (n−1)(c−f) + drain] ÷ C: fill, what the steady
-    state cannot hide, and the drain of the last chunk (``drain_ratio`` × c); nearly independent of n.
+    ``alone`` is the part of C that runs while no attention can: the first chunk's exchange, which the first attention
+    waits for, and the last chunk's way back, which waits for the last. The proof is in ``docs/attribution.md``.
+    """
+    return max(0.0, min(f_total, c_total - alone)) / c_total if c_total > 0 else 0.0
+
+
+def equal_bound(c_total: float, f_total: float, chunks: int) -> float:
+    """The bound with n equal chunks: min(1 − 1/n, F ÷ C)."""
+    return bound(c_total, f_total, c_total / chunks)
+
+
+def estimate(c_total: float, f_total: float, chunks: int, drain_ratio: float = DRAIN_RATIO) -> float:
+    """The source document's estimate of what a schedule reaches; a right one can exceed it, so it is never a bound.
+
+    f ≥ c: 1 − 1/n. f < c: 1 − [c + (n−1)(c−f) + drain] ÷ C: fill, what the steady state cannot hide, and the drain of
+    the last chunk (``drain_ratio`` × c). It lets the last chunk's attention hide nothing.
     """
     if c_total <= 0:
         return 0.0

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import numpy as np
 import pandas as pd
 
 from anchormatrix.attribution.bubbles import choose_group
 from anchormatrix.attribution.collectives import SERIAL, Group, groups_of
-from anchormatrix.attribution.hiding import DRAIN_RATIO, bound, usable_chunks
-from anchormatrix.attribution.intervals import ms, optional, union_of
+from anchormatrix.attribution.hiding import DRAIN_RATIO, bound, estimate, usable_chunks
+from anchormatrix.attribution.intervals import ms, optional, union, union_of
 from anchormatrix.attribution.layers import Attention, attention_of
 from anchormatrix.attribution.steps import compute_mask
 from anchormatrix.captures.table import Capture
@@ -28,9 +29,9 @@ _OTHER_SHARE = 0.05
 class MaskOptions:
     """Inputs of the bound. ``layers`` (None: all figures per step); ``chunks`` requested
     (None: as many as attention kernels per layer); ``local_heads`` limits the
-    chunks to a divisor; ``attention``: part of an attention kernel's name; ``family``: ``alltoall``, ``alltoall:445``
-    or ``step`` for all communication; ``communicator``; ``unprofiled_step_s``: step time measured without the
-    profiler."""
+    chunks to a divisor; ``attention``: part of an attention kernel's name; ``drain_ratio``: of the source's estimate;
+    ``family``: ``alltoall``, ``alltoall:445`` or ``step`` for all communication; ``communicator``;
+    ``unprofiled_step_s``: step time measured without the profiler."""
 
     layers: int | None = None
     chunks: int | None = None
@@ -62,38 +63,61 @@ def _rank_bound(rank: int, kernels: pd.DataFrame, row: Mapping[Hashable, Any], o
             f"rank {rank} has no compute kernel {wanted} in this step", where="masking", todo="name it with --fa-name"
         )
     chosen = _masked(groups, options)
-    total = int(row["communication_ns"]) if chosen is None else chosen.sum_ns
     requested = options.chunks or _chunks_seen(attention, options.layers)
     chunks = usable_chunks(requested, options.local_heads)
+    total, alone = chosen.sum_ns, _alone_ns(chosen, attention, chunks, options.layers)
     per = options.layers or 1
     communication = int(row["communication_ns"])
-    measured = int(row["overlapped_ns"]) / communication if communication else 0.0
-    ceiling = bound(total, hide, chunks, options.drain_ratio)
+    ceiling = bound(total, hide, alone)
+    under = (chosen.union & union(attention.start, attention.end)).total / total if total else 0.0
     found = MaskBound(
         rank=rank,
-        family=chosen.family if chosen else WHOLE_STEP,
-        communicator=chosen.communicator if chosen else "",
+        family=chosen.family,
+        communicator=chosen.communicator,
         chunks=chunks,
         c_total_ms=ms(total / per),
         f_total_ms=ms(hide / per),
         c_ms=ms(total / per / chunks),
         f_ms=ms(hide / per / chunks),
-        c_over_f=optional((total / per / chunks) / (hide / per / chunks)),
+        c_over_f=optional(total / hide),
         ideal=round(1 - 1 / chunks, 6),
         bound=round(ceiling, 6),
-        measured=round(measured, 6),
+        estimate=round(estimate(total, hide, chunks, options.drain_ratio), 6),
+        measured=round(int(row["overlapped_ns"]) / communication if communication else 0.0, 6),
         measured_family=optional(_hidden_share(chosen, kernels)),
-        achievement=optional(measured / ceiling if ceiling > 0 else None),
+        under_attention=round(under, 6),
+        achievement=optional(under / ceiling if ceiling > 0 else None),
         exposed_ms=ms(row["exposed_ns"]),
         warnings=(),
     )
-    warnings = (*_chunk_warnings(found, requested, options), *_warnings(found, groups, chosen, options))
-    return _timed(msgspec.structs.replace(found, warnings=warnings), total / per, hide / per, row, options)
+    warnings = (
+        *_contradiction(found, len(attention.start), options),
+        *_chunk_warnings(found, requested, options),
+        *_warnings(found, groups, chosen, options),
+    )
+    return _timed(msgspec.structs.replace(found, warnings=warnings), alone / per, row, options)
 
 
-def _timed(
-    found: MaskBound, c_total_ns: float, f_total_ns: float, row: Mapping[Hashable, Any], options: MaskOptions
-) -> MaskBound:
+def _alone_ns(group: Group, attention: Attention, chunks: int, layers: int | None) -> float:
+    """The family's time that no attention can hide: in every layer the forward calls of the first chunk and the reverse
+    calls of the last.
+
+    Names do not tell forward from reverse, so the split of a chunk's calls that leaves least counts. A capture that is
+    not chunked as asked has an equal share of the total. Where a layer's calls are no equal chunks (a ring's first turn
+    needs none) nothing is known to run alone.
+    """
+    passes, rest = divmod(len(attention.start), chunks)
+    if rest or (layers and passes % layers):
+        return group.sum_ns / chunks
+    each, rest = divmod(len(group.start), passes * chunks)
+    if rest:
+        return 0.0
+    calls = (group.end - group.start).reshape(passes, each * chunks)
+    forward = np.concatenate([[0], np.cumsum(calls.sum(axis=0))])  # of the first k calls of all layers
+    return float(min(forward[k] + forward[-1] - forward[len(forward) - 1 - each + k] for k in range(each + 1)))
+
+
+def _timed(found: MaskBound, alone_ns: float, row: Mapping[Hashable, Any], options: MaskOptions) -> MaskBound:
     """The bound as captured, and, where the step without the profiler is known, as the timed step has it.
 
     The profiler stretches the attention kernels that hide and not the communication to be hidden, so near c = f a bound
@@ -104,36 +128,38 @@ def _timed(
     captured_ns = float(row["computing_ns"]) + float(row["free_ns"])
     if rest_ns <= 0 or captured_ns <= 0:
         return found
-    hiding_ns = f_total_ns * rest_ns / captured_ns
-    ratio = c_total_ns / hiding_ns if hiding_ns else None
+    c_total_ms, hiding_ms = found.c_total_ms, found.f_total_ms * rest_ns / captured_ns
+    ratio = c_total_ms / hiding_ms if hiding_ms else None
     warnings = found.warnings
     if ratio is not None and ratio > 1 >= (found.c_over_f or 0.0):
         text = f"c/f is {ratio:.2f} with attention as long as without the profiler: the captured bound is optimistic"
         warnings = (*warnings, text)
     return msgspec.structs.replace(
         found,
-        f_timed_ms=ms(hiding_ns),
+        f_timed_ms=round(hiding_ms, 6),
         c_over_f_timed=optional(ratio),
-        bound_timed=round(bound(c_total_ns, hiding_ns, found.chunks, options.drain_ratio), 6),
+        bound_timed=round(bound(c_total_ms, hiding_ms, ms(alone_ns)), 6),
         warnings=warnings,
     )
 
 
-def _masked(groups: list[Group], options: MaskOptions) -> Group | None:
+def _masked(groups: list[Group], options: MaskOptions) -> Group:
     if not groups:
         raise InputError("no collective in this step, so nothing to mask", where="masking")
     if options.family == WHOLE_STEP:
-        return None
+        order = np.argsort(np.concatenate([group.start for group in groups]), kind="stable")
+        start, end = (np.concatenate([getattr(group, side) for group in groups])[order] for side in ("start", "end"))
+        return Group(WHOLE_STEP, "", start, end)
     if options.communicator is not None:
         groups = [group for group in groups if group.communicator == options.communicator]
         if not groups:
             raise InputError(f"no collective on communicator {options.communicator!r} in this step", where="masking")
-    return choose_group(groups, options.family)
+    return choose_group(groups, options.family) or groups[0]
 
 
-def _hidden_share(group: Group | None, kernels: pd.DataFrame) -> float | None:
-    """Return which share of the masked group's own time compute hides."""
-    if group is None or not group.union.total:
+def _hidden_share(group: Group, kernels: pd.DataFrame) -> float | None:
+    """Return which share of the masked group's own time compute of any kind hides."""
+    if not group.union.total:
         return None
     return (group.union & union_of(kernels, compute_mask(kernels))).total / group.union.total
 
@@ -148,26 +174,32 @@ def _chunk_warnings(found: MaskBound, requested: int, options: MaskOptions) -> I
         yield f"chunks were not given: {requested} taken from the attention kernels per layer"
     if found.chunks != requested:
         yield f"{requested} chunks do not divide {options.local_heads} local heads; {found.chunks} are used"
-    if found.chunks == 1:
+    if found.chunks == 1 and not found.bound:
         yield "one chunk hides nothing: the bound is 0"
 
 
-def _warnings(found: MaskBound, groups: list[Group], chosen: Group | None, options: MaskOptions) -> Iterator[str]:
-    if found.achievement is not None and found.achievement > 1:
-        text = (
-            f"achievement is {found.achievement:.0%}: wrong family or communicator, or compute counted as communication"
+def _contradiction(found: MaskBound, kernels: int, options: MaskOptions) -> Iterator[str]:
+    """Which input the capture contradicts: a schedule of the chunks given never exceeds their bound."""
+    if found.achievement is None or found.achievement <= 1:
+        return
+    passes, rest = divmod(kernels, found.chunks)
+    text = f"attention hides {found.under_attention:.0%} of {found.family} and the bound is {found.bound:.0%}: "
+    if rest or (options.layers and passes % options.layers):
+        layers = f" in {options.layers} layers" if options.layers else ""
+        yield f"{text}the attention kernels ({kernels}{layers}) are not {found.chunks} chunks a layer"
+    else:
+        yield (
+            f"{text}attention runs during exchanges that it should wait for, so {found.family} is not the family that "
+            "brings its input, another collective is mixed in, or two forwards are in flight"
         )
-        reach = found.f_total_ms / found.c_total_ms
-        if found.measured <= min(1.0, reach):
-            text += (
-                f" (attention is long enough to hide {min(1.0, reach):.0%}: or this schedule fills and drains faster)"
-            )
-        yield text
-    if found.c_over_f is not None and found.c_over_f > 1:
-        yield f"c/f is {found.c_over_f:.2f}: transfers are longer than what hides them, more chunks do not help"
+
+
+def _warnings(found: MaskBound, groups: list[Group], chosen: Group, options: MaskOptions) -> Iterator[str]:
+    if found.f_total_ms < found.ideal * found.c_total_ms:
+        yield f"c/f is {found.c_over_f:.2f}: attention is too short to hide the transfers, more chunks do not help"
     if options.layers is None:
         yield "the number of layers is not known: C, F, c and f are per step, not per layer"
-    if chosen is None:
+    if chosen.family == WHOLE_STEP:
         return
     same = [group.label for group in groups if group.family == chosen.family and group is not chosen]
     if same and options.communicator is None:

@@ -60,12 +60,13 @@ def _bound(bound: MaskBound) -> str:
     hidden = f"{bound.measured:.0%} of communication is hidden"
     if bound.achievement is None:
         return f"{hidden}; {bound.family} is not chunked, so there is no bound to hold it against."
-    reach = f"{hidden}, {bound.achievement:.0%} of what {bound.chunks} chunks allow ({bound.bound:.0%})"
+    reach = f"{hidden}; attention hides {bound.under_attention:.0%} of {bound.family}, {bound.achievement:.0%} of what "
+    reach += f"{bound.chunks} chunks allow ({bound.bound:.0%})"
     if bound.achievement > 1:
-        return f"{reach}: above the bound, so its inputs are wrong."
-    if bound.c_over_f is not None and bound.c_over_f > 1:
+        return f"{reach}: inputs and capture contradict each other, see the warnings."
+    if bound.f_total_ms <= bound.ideal * bound.c_total_ms:
         return f"{reach}; c/f is {bound.c_over_f:.2f}, so more chunks do not help and only a smaller payload does."
-    return f"{reach}; attention is long enough to hide a chunk (c/f {bound.c_over_f or 0:.2f})."
+    return f"{reach}; attention is long enough for these chunks (c/f {bound.c_over_f or 0:.2f})."
 
 
 def _bubbles(found: RankBubbles) -> str:

@@ -8,7 +8,7 @@ from statistics import median
 
 import msgspec
 
-from anchormatrix.attribution.hiding import bound
+from anchormatrix.attribution.hiding import equal_bound
 from anchormatrix.planning.candidates import mask_chunks
 from anchormatrix.records.attribution import Attribution, Family, MaskBound, StepRow
 from anchormatrix.records.form import Form
@@ -29,8 +29,9 @@ class StepParts:
     ``exposed_share`` is the attribution's: captured exposed seconds ÷ step time without the profiler.
 
     ``masked_ms`` is the communication of the family that masking hides, ``mask_bound`` the share of it that could be
-    hidden at best with ``mask_chunks`` chunks (of an unmasked form: with masking turned on), ``mask_measured`` the
-    share that is; None where the form has no such family or no capture tells.
+    hidden at best with ``mask_chunks`` chunks (of an unmasked form: with masking turned on), ``mask_hidden`` the share
+    that attention hides now; None where the form has no such family or no capture tells. ``mask_doubt``: which of the
+    bound's inputs the capture contradicts.
     """
 
     computing_ms: float | None
@@ -40,10 +41,10 @@ class StepParts:
     exposed_share: float | None = None
     unlike_timed: bool = False
     mask_bound: float | None = None
-    mask_measured: float | None = None
+    mask_hidden: float = 0.0
     mask_chunks: int = 1
     masked_ms: float = 0.0
-    mask_warnings: tuple[str, ...] = ()
+    mask_doubt: str = ""
 
     @property
     def communication_ms(self) -> float:
@@ -52,10 +53,10 @@ class StepParts:
 
     @property
     def exposed_at_bound_ms(self) -> float | None:
-        """Exposed communication if masking of its own family reached the bound; never above the measured."""
+        """Exposed communication if attention hid all of its family that the bound allows; all else as measured."""
         if self.mask_bound is None:
             return None
-        return max(0.0, min(self.exposed_ms, self.communication_ms - self.masked_ms * self.mask_bound))
+        return max(0.0, self.exposed_ms - self.masked_ms * max(0.0, self.mask_bound - self.mask_hidden))
 
 
 def capture_inflation(attributions: Iterable[Attribution]) -> float | None:
@@ -97,10 +98,10 @@ def step_parts(
         exposed_share=attribution.steps.exposed_share,
         unlike_timed=unlike,
         mask_bound=mask_bound,
-        mask_measured=found.measured if found else None,
+        mask_hidden=found.under_attention if found else 0.0,
         mask_chunks=chunks,
         masked_ms=_family_ms(attribution, found) if found else 0.0,
-        mask_warnings=found.warnings if found and found.chunks > 1 else (),
+        mask_doubt=found.warnings[0] if found and (found.achievement or 0.0) > 1 else "",
     )
 
 
@@ -143,4 +144,4 @@ def _bound(found: MaskBound, form: Form | None, model: ModelSettings | None) -> 
     if form is None or model is None or form.usp * form.ag == 1 or form.ring > 1 or not found.c_total_ms:
         return None, 1
     chunks = mask_chunks(form, model, _MOST_CHUNKS)
-    return bound(found.c_total_ms, found.f_timed_ms or found.f_total_ms, chunks), chunks
+    return equal_bound(found.c_total_ms, found.f_timed_ms or found.f_total_ms, chunks), chunks

@@ -164,8 +164,8 @@ def _masking(form: FormEvidence, inputs: GateInputs) -> Gate:
         return _result("G5", form, UNKNOWN, None, "ms/step", source, "no capture with a masked family")
     if parts.unlike_timed:
         return _result("G5", form, UNKNOWN, None, "ms/step", source, _UNLIKE)
-    if parts.mask_warnings:
-        return _result("G5", form, UNKNOWN, None, "ms/step", source, parts.mask_warnings[0])
+    if parts.mask_doubt:
+        return _result("G5", form, UNKNOWN, None, "ms/step", source, parts.mask_doubt)
     won = parts.exposed_ms - parts.exposed_at_bound_ms
     reachable = form.step_anchor_s - won / 1e3
     text = (

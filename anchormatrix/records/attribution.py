@@ -140,11 +140,12 @@ class Collectives(Record, frozen=True):
 
 
 class MaskBound(Record, frozen=True):
-    """How much of a family's communication compute can hide at best on one rank, and how much it did hide.
+    """How much of a family's communication attention can hide at best on one rank, and how much it did hide.
 
-    C and F are the communication and the compute that can hide it, c and f those of one chunk: per layer, or per step
-    when the layers are not known. ``exposed_ms`` is per step. ``…_timed`` have attention as long as in the step
-    without the profiler; they are not set where that step is not known.
+    C and F are the communication and the attention, c and f those of one chunk: per layer, or per step when the layers
+    are not known. ``estimate`` is the source document's. ``measured`` is Overlapped ÷ Communication of the step (whose
+    ``exposed_ms`` this is), ``measured_family`` the hidden share of the family, ``under_attention`` what attention
+    hides of it, ``achievement`` that ÷ ``bound``. ``…_timed``: with attention as long as without the profiler.
     """
 
     rank: int
@@ -158,8 +159,10 @@ class MaskBound(Record, frozen=True):
     c_over_f: float | None
     ideal: float
     bound: float
+    estimate: float
     measured: float
     measured_family: float | None
+    under_attention: float
     achievement: float | None
     exposed_ms: float
     warnings: tuple[str, ...]

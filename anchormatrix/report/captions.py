@@ -189,23 +189,24 @@ def _shown_share(bound: MaskBound) -> tuple[float, int]:
 
 
 def _masking_words(bound: MaskBound) -> str:
-    hides = bound.f_ms >= bound.c_ms
     if bound.chunks <= 1 and bound.family and bound.family.lower() not in _HIDDEN_BY_HEADS:
         return f"one chunk, so masking is off; chunks of heads cannot hide {bound.family}"
     if bound.chunks <= 1:
         what = bound.family or "it"
         could = (
-            f"is long enough to hide up to 1 − 1/n of {what} with n chunks" if hides else f"is too short to hide {what}"
+            f"is long enough to hide up to 1 − 1/n of {what} with n chunks"
+            if bound.f_ms >= bound.c_ms
+            else f"is too short to hide {what}"
         )
         return f"one chunk, so masking is off and nothing can be hidden; compute {could}"
     if bound.achievement is None:
         return "the bound is unknown"
     reached = f"{100 * bound.achievement:.0f} % of the bound is reached"
     if bound.achievement > 1:
-        return f"{reached}, and above 100 % the inputs are wrong"
-    if hides:
-        return f"{reached}; compute is long enough (f ≥ c), so more chunks would raise the bound"
-    return f"{reached}; compute is too short to hide it (f < c), so only a smaller payload helps"
+        return f"{reached}, so inputs and capture contradict each other (see the findings)"
+    if bound.f_total_ms > bound.ideal * bound.c_total_ms:
+        return f"{reached}; attention is long enough, so more chunks would raise the bound"
+    return f"{reached}; attention is too short to hide it (F < C), so only a smaller payload helps"
 
 
 def of_layers(measured: Measured) -> str:

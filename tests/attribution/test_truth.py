@@ -202,6 +202,9 @@ def test_masking_bounds_of_every_family_and_communicator(case):
             assert close(in_ns(found, "c_total_ns"), by_rank[found.rank]["C_ns"])
             assert close(in_ns(found, "f_total_ns"), by_rank[found.rank]["F_ns"])
             assert found.bound == pytest.approx(by_rank[found.rank]["bound"], rel=0.001, abs=1e-6)
+            for key in ("estimate", "under_attention"):
+                assert getattr(found, key) == pytest.approx(by_rank[found.rank][key], rel=0.001, abs=1e-6)
+            assert (found.achievement or 0.0) <= 1
             assert found.measured == pytest.approx(one["masking"]["measured"], rel=0.001, abs=1e-6)
             assert close(in_ns(found, "exposed_ns"), one["step"]["exposed_ns"])
 

@@ -182,6 +182,8 @@ def test_masking_bound_decides_whether_a_slower_form_could_still_win():
 def test_only_the_masked_familys_communication_can_be_hidden():
     parts = StepParts(500, 300, 0, 0, mask_bound=0.8, masked_ms=100)
     assert parts.exposed_at_bound_ms == pytest.approx(220)
+    half_hidden = StepParts(500, 300, 50, 0, mask_bound=0.8, mask_hidden=0.5, masked_ms=100)
+    assert half_hidden.exposed_at_bound_ms == pytest.approx(270)
 
 
 def test_the_a_b_needs_two_windows_and_a_difference_beyond_the_noise():
@@ -292,7 +294,7 @@ def analysed(rows, unprofiled_s, exposed_share, **analyses):
     return Attribution(contract=None, form=None, status=AttributionStatus.ANALYSED, steps=steps, **analyses)
 
 
-def attribution(chunks=1, **timed):
+def attribution(chunks=1, achievement=None, **timed):
     masking = MaskBound(
         rank=0,
         family="alltoall",
@@ -305,9 +307,11 @@ def attribution(chunks=1, **timed):
         c_over_f=0.5,
         ideal=0.5,
         bound=0.5,
+        estimate=0.5,
         measured=0.2,
         measured_family=None,
-        achievement=None,
+        under_attention=0.1,
+        achievement=achievement,
         exposed_ms=40.0,
         warnings=("odd",),
         **timed,
@@ -412,9 +416,9 @@ def test_noise_of_the_captured_steps_stays_below_the_floor(cards, one, other):
 def test_an_unmasked_forms_bound_is_that_of_masking_turned_on():
     parts = step_parts(attribution(), parse_form("tp1-usp2"), MODEL)
     assert (parts.mask_chunks, parts.mask_bound, parts.masked_ms) == (4, 0.75, 40.0)
-    assert parts.mask_warnings == ()
     masked = step_parts(attribution(chunks=2), parse_form("tp1-usp2+mask2"), MODEL)
-    assert (masked.mask_chunks, masked.mask_bound, masked.mask_warnings) == (2, 0.5, ("odd",))
+    assert (masked.mask_chunks, masked.mask_bound, masked.mask_hidden, masked.mask_doubt) == (2, 0.5, 0.1, "")
+    assert step_parts(attribution(chunks=2, achievement=1.1), parse_form("tp1-usp2+mask2"), MODEL).mask_doubt == "odd"
     refused = Attribution(contract=None, form=None, status=AttributionStatus.REFUSED, reason="no capture")
     assert step_parts(refused) is None
 
@@ -422,7 +426,7 @@ def test_an_unmasked_forms_bound_is_that_of_masking_turned_on():
 def test_attention_hides_only_as_much_as_it_does_without_the_profiler():
     timed = attribution(f_timed_ms=2.0)  # captured 8 ms, C is 4 ms
     parts = step_parts(timed, parse_form("tp1-usp2"), MODEL)
-    assert parts.mask_bound == pytest.approx(1 - (1 + 3 * 0.5 + 0.25) / 4)
+    assert parts.mask_bound == 0.5
     masked = attribution(chunks=2, bound_timed=0.25)
     assert step_parts(masked, parse_form("tp1-usp2+mask2"), MODEL).mask_bound == 0.25
 

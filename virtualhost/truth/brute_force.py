@@ -191,28 +191,52 @@ def bubbles(timeline: StepTimeline, rank: int) -> dict[str, Any]:
 def masking(timeline: StepTimeline, rank: int, step: dict[str, int], drain_ratio: float = 0.25) -> dict[str, Any]:
     """Return C, F and the bound for every (family, communicator) of a rank.
 
-    Per layer: C is the family's time, F the attention kernels' time, c = C/n, f = F/n. With f ≥ c the bound is 1 − 1/n,
-    else 1 − (c + (n−1)(c−f) + drain) ÷ C with drain = ratio × c. Measured is overlapped ÷ communication of the step.
-    The rule charges the first chunk's whole exchange before its attention; this host needs only the forward three
-    quarters of it, so with f < c it can pass the bound by up to c/4.
+    Per layer: C is the family's time, F the attention kernels' time. Attention can hide no more than F, and nothing of
+    the first chunk's forward calls or of the last chunk's reverse ones; ``estimate`` is the rule that lets the last
+    attention hide nothing: 1 − 1/n with f ≥ c, else 1 − (c + (n−1)(c−f) + drain) ÷ C, drain = ratio × c. Measured is
+    overlapped ÷ communication of the step.
     """
     layers = timeline.model.dit.layers
     kernels = timeline.kernels(rank)
     n = mask_chunks(timeline.model.dit, timeline.split)
-    hide = sum(k.dur_ns for k in kernels if k.op.attention) / layers
-    totals: dict[tuple[str, int], int] = {}
+    attention = [k for k in kernels if k.op.attention]
+    hide = sum(k.dur_ns for k in attention) / layers
+    by_family: dict[tuple[str, int], list[Kernel]] = {}
     for k in kernels:
         if k.op.family:
-            key = k.op.family, timeline.group(rank, k.op.stream).gid
-            totals[key] = totals.get(key, 0) + k.dur_ns
+            by_family.setdefault((k.op.family, timeline.group(rank, k.op.stream).gid), []).append(k)
     bounds = []
-    for (family, gid), total in sorted(totals.items()):
-        big_c = total / layers
+    for (family, gid), calls in sorted(by_family.items()):
+        big_c = sum(k.dur_ns for k in calls) / layers
         c, f = big_c / n, hide / n
-        bound = 1 - 1 / n if f >= c else 1 - (c + (n - 1) * (c - f) + drain_ratio * c) / big_c
-        bounds.append({"family": family, "communicator": gid, "C_ns": big_c, "F_ns": hide, "bound": max(bound, 0.0)})
+        estimate = 1 - 1 / n if f >= c else 1 - (c + (n - 1) * (c - f) + drain_ratio * c) / big_c
+        bounds.append(
+            {
+                "family": family,
+                "communicator": gid,
+                "C_ns": big_c,
+                "F_ns": hide,
+                "bound": max(0.0, min(hide, big_c - alone_ns(calls, len(attention) // n, n) / layers)) / big_c,
+                "estimate": max(estimate, 0.0),
+                "under_attention": measure(common(spans(calls), union(spans(attention)))) / big_c / layers,
+            }
+        )
     measured = step["overlapped_ns"] / step["communication_ns"] if step["communication_ns"] else None
     return {"chunks": n, "measured": measured, "bounds": bounds}
+
+
+def alone_ns(calls: list[Kernel], layers: int, chunks: int) -> int:
+    """Return the least time of one chunk's calls at the two ends of every layer, however many of them are forward ones;
+    0 where a layer's calls are no equal chunks."""
+    if not layers or len(calls) % (layers * chunks):
+        return 0
+    per_layer = len(calls) // layers
+    each = per_layer // chunks
+    found = []
+    for forward in range(each + 1):
+        ends = [*range(forward), *range(per_layer - each + forward, per_layer)]
+        found.append(sum(calls[layer * per_layer + call].dur_ns for layer in range(layers) for call in ends))
+    return min(found)
 
 
 def timeline_truth(timeline: StepTimeline) -> dict[str, Any]:
