@@ -13,7 +13,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from anchormatrix.attribution.steps import choose_step, chosen_step, decompose, delta, step_findings
+from anchormatrix.attribution.differences import delta, slowest_rank
+from anchormatrix.attribution.steps import choose_step, chosen_step, decompose, step_findings
 from anchormatrix.captures.open import load_capture
 from anchormatrix.cli.analysis import add_json, add_limit, finish, show
 from anchormatrix.cli.command import run
@@ -38,8 +39,9 @@ def main() -> int:
         capture = load_capture(directory, limit_pct=args.unusable_pct)
         table = decompose(capture)
         choice = choose_step(table)
-        chosen.append(table[table["step"] == choice.step])
-        steps.append({"profile_dir": str(directory), **plain(chosen_step(table, choice))})
+        step = chosen_step(table, choice)
+        chosen.append(slowest_rank(step.ranks) or step.ranks[0])
+        steps.append({"profile_dir": str(directory), **plain(step)})
         findings += [
             Finding(one.kind, f"{name}: {one.text}", one.ranks) for one in step_findings(capture, table, choice.step)
         ]

@@ -8,21 +8,20 @@ AI-CPU kernels and other engines run in Free.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
+from anchormatrix.attribution.differences import IDENTITY_TOLERANCE
 from anchormatrix.attribution.findings import by_text
 from anchormatrix.attribution.intervals import ms, union_of
 from anchormatrix.captures.names import COMPUTE
 from anchormatrix.captures.table import STEP_COLUMNS, Capture, is_collective, is_core
 from anchormatrix.errors import InputError
-from anchormatrix.records.attribution import ChosenStep, Finding, StageDelta, StepRow
+from anchormatrix.records.attribution import ChosenStep, Finding, StepRow
 
 PARTS = ("computing_ns", "exposed_ns", "free_ns")
-IDENTITY_TOLERANCE = 0.001
 AGREEMENT_TOLERANCE = 0.005
 _SLACK_NS = 1000
 _STRAGGLER_PCT = 5.0
@@ -173,12 +172,6 @@ def check_identities(table: pd.DataFrame) -> list[Finding]:
     return found
 
 
-def bubble_is_separate(row: Mapping[str, int]) -> bool:
-    """Whether the profiler counts Bubble beside Free and exposed (and not within them): whichever closes the step."""
-    residual = row["stage_ns"] - sum(row[part] for part in PARTS)
-    return bool(abs(residual - row["bubble_ns"]) < abs(residual))
-
-
 def check_agreement(capture: Capture) -> tuple[float | None, list[Finding]]:
     """Compare the step table with the kernels; return the largest difference as a share of Stage, and findings > 0.5 %.
 
@@ -225,31 +218,6 @@ def spread_pct(values: pd.Series) -> float:
     """Return (max − min) ÷ median across ranks, in percent."""
     median = float(values.median())
     return 100 * float(values.max() - values.min()) / median if median else 0.0
-
-
-def delta(a: pd.DataFrame, b: pd.DataFrame) -> StageDelta:
-    """Return Δ of one step each, the slowest rank of either: ΔStage ≈ ΔComputing + Δexposed + ΔFree + ΔBubble.
-
-    ``a`` and ``b`` are rows of :func:`decompose` of one step. Bubble counts only where it lies beside the other parts
-    (some profilers count a receive's wait within exposed communication, where it must not count twice).
-    """
-    rows = [slowest(table) for table in (a, b)]
-    bubble = [row["bubble_ns"] if bubble_is_separate(row) else 0 for row in rows]
-    change = {key: rows[1][key] - rows[0][key] for key in (*PARTS, "overlapped_ns", "stage_ns")}
-    extra = bubble[1] - bubble[0]
-    residual = change["stage_ns"] - sum(change[part] for part in PARTS) - extra
-    largest = max(abs(change[key]) for key in ("stage_ns", *PARTS))
-    return StageDelta(
-        ranks=(rows[0]["rank"], rows[1]["rank"]),
-        stage_ms=ms(change["stage_ns"]),
-        computing_ms=ms(change["computing_ns"]),
-        exposed_ms=ms(change["exposed_ns"]),
-        overlapped_ms=ms(change["overlapped_ns"]),
-        free_ms=ms(change["free_ns"]),
-        bubble_ms=ms(extra),
-        residual_ms=ms(residual),
-        closes=abs(residual) <= max(_SLACK_NS, 2 * IDENTITY_TOLERANCE * largest),
-    )
 
 
 def step_findings(capture: Capture, table: pd.DataFrame, step: int) -> list[Finding]:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from anchormatrix.attribution.differences import delta
 from anchormatrix.records.attribution import Attribution, MaskBound
 from anchormatrix.records.cells import ALL
+from anchormatrix.records.session import CaptureStatus
 from anchormatrix.records.settings.values import ANCHOR
-from anchormatrix.report.captured_steps import PART_WORDS, analysed, delta, pairs, unlike_timed, why_not_analysed
-from anchormatrix.report.model import Measured, Report
-from anchormatrix.report.step_breakdown import (
+from anchormatrix.report.captured_steps import (
     COLUMNS,
+    PART_WORDS,
+    analysed,
     bounds,
-    exposed_share,
     families,
-    on_ramp,
+    pairs,
+    part_ms,
     slowest,
-    spread_pct,
     stretch,
-    unprofiled_step_s,
-    waits,
+    unlike_timed,
+    why_not_analysed,
 )
+from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.words import capital, listed
 
 _TOLD = 3  # forms that a sentence speaks of; the picture shows all
@@ -109,19 +111,19 @@ def of_step_parts(measured: Measured) -> str:
     told = _told(measured)
     sentences = []
     for form, attribution in told.items():
-        rank = slowest(attribution)
-        if rank is None or not rank.stage_ms:
+        rank, steps, capture = slowest(attribution), attribution.steps, attribution.capture
+        if rank is None or steps is None or not rank.stage_ms:
             continue
-        share = ", no share: its capture hit the ramp" if on_ramp(attribution) else ""
-        exposed, step_s = exposed_share(attribution), unprofiled_step_s(attribution)
-        if exposed is not None and step_s is not None:
-            step = f"its {step_s:.3f} s at the few tier without the profiler"
-            share = f", {100 * exposed:.1f} % of {step}"
+        on_ramp = capture is not None and capture.status is CaptureStatus.ON_RAMP
+        share = ", no share: its capture hit the ramp" if on_ramp else ""
+        if steps.exposed_share is not None and steps.unprofiled_step_s is not None:
+            step = f"its {steps.unprofiled_step_s:.3f} s at the few tier without the profiler"
+            share = f", {100 * steps.exposed_share:.1f} % of {step}"
         sentences.append(f"{form} waits for communication for {rank.exposed_ms:.1f} ms{share}")
     slow = [
-        f"{form} {pct:.1f} %"
+        f"{form} {attribution.steps.spread_pct:.1f} %"
         for form, attribution in found.items()
-        if (pct := spread_pct(attribution)) is not None and pct > 1
+        if attribution.steps and attribution.steps.spread_pct > 1
     ]
     spread = f"The ranks differ in stage by {listed(slow)}." if slow else "All ranks agree within 1 %."
     return " ".join(word for word in ("; ".join(sentences) + ".", _stretch_words(measured, told), spread) if word)
@@ -151,11 +153,12 @@ def of_differences(measured: Measured) -> str:
         a, b = slowest(found[first]), slowest(found[second])
         if a is None or b is None:
             continue
-        parts, stage, residual = delta(a, b)
+        change = delta(a, b)
+        stage, parts = change.stage_ms, {name: part_ms(change, name) for name in COLUMNS}
         part = max(COLUMNS, key=lambda name: parts[name] if stage >= 0 else -parts[name])
         sentences.append(
             f"{second} is {abs(stage):.1f} ms {'longer' if stage >= 0 else 'shorter'} than {first}, most of it "
-            f"{PART_WORDS[part]} ({parts[part]:+.1f} ms); the parts leave {abs(residual):.2f} ms unexplained"
+            f"{PART_WORDS[part]} ({parts[part]:+.1f} ms); the parts leave {abs(change.residual_ms):.2f} ms unexplained"
             + (
                 f"; timed at the anchor without the profiler, the difference is {timed:+.1f} ms"
                 if timed is not None
@@ -213,9 +216,9 @@ def of_layers(measured: Measured) -> str:
     """What the compute stream waits for."""
     sentences = []
     for form, attribution in _told(measured).items():
-        if not (found := waits(attribution)):
+        if not attribution.bubbles or not attribution.bubbles.ranks:
             continue
-        worst = max(found, key=lambda rank: rank.gap_ms)
+        worst = max(attribution.bubbles.ranks, key=lambda rank: rank.gap_ms)
         if worst.gap_ms <= 0:
             sentences.append(f"the compute stream of {form} never waits")
             continue
@@ -231,8 +234,7 @@ def of_collectives(measured: Measured) -> str:
     """The family that holds most time, and whether its calls run one at a time."""
     sentences = []
     for form, attribution in _told(measured).items():
-        found = [family for _, family in families(attribution)]
-        if not found:
+        if not (found := families(attribution)):
             sentences.append(f"{form} has no collective in its capture")
             continue
         top = max(found, key=lambda family: family.sum_ms)

@@ -1,12 +1,12 @@
-"""Captured steps of a contract's forms beside one another: which may be compared, and what differs between them."""
+"""Captured steps of a contract's forms: what each attribution tells, which may be compared, what sets them apart."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-from anchormatrix.records.attribution import Attribution, StepRow
+from anchormatrix.attribution.differences import slowest_rank
+from anchormatrix.records.attribution import Attribution, Family, MaskBound, StageDelta, StepRow, Timeline
 from anchormatrix.report.model import Measured
-from anchormatrix.report.step_breakdown import COLUMNS, part_ms, step_rows, stretch, why_not_made
 
 PART_WORDS = {
     "computing": "computing",
@@ -14,7 +14,52 @@ PART_WORDS = {
     "free": "free",
     "bubble": "pipeline bubble",
 }
+COLUMNS = tuple(PART_WORDS)
 _ALIKE = 1.2  # times the least stretched form; step times scatter by a few percent, the profiler's cost by some more
+
+
+def step_rows(attribution: Attribution) -> tuple[StepRow, ...]:
+    """The captured step of every rank; empty when the capture was not analysed."""
+    return attribution.steps.ranks if attribution.steps else ()
+
+
+def part_ms(row: StepRow | StageDelta, part: str) -> float:
+    """One of ``COLUMNS`` of a rank's step, or of the difference of two, in ms."""
+    return float(getattr(row, f"{part}_ms"))
+
+
+def slowest(attribution: Attribution) -> StepRow | None:
+    """The rank that figures show."""
+    return slowest_rank(step_rows(attribution))
+
+
+def stretch(attribution: Attribution) -> float | None:
+    """How many times longer the profiler made the step without its exposed communication, whose seconds stay.
+
+    (captured stage − exposed) ÷ (step measured without the profiler − exposed).
+    """
+    rank, steps = slowest(attribution), attribution.steps
+    if rank is None or steps is None or steps.unprofiled_step_s is None:
+        return None
+    rest_ms = 1000 * steps.unprofiled_step_s - rank.exposed_ms
+    return (rank.stage_ms - rank.exposed_ms) / rest_ms if rest_ms > 0 else None
+
+
+def families(attribution: Attribution) -> list[Family]:
+    """The collective families of every rank."""
+    ranks = attribution.collectives.ranks if attribution.collectives else ()
+    return [family for rank in ranks for family in rank.families]
+
+
+def bounds(attribution: Attribution) -> tuple[MaskBound, ...]:
+    """The masking bound of every rank."""
+    return attribution.masking.ranks if attribution.masking else ()
+
+
+def layer_of(attribution: Attribution) -> tuple[Timeline, float] | None:
+    """One layer in time and its duration in ms, where there is one to draw."""
+    found = attribution.timeline
+    return (found, found.duration_ms) if found and found.lanes and found.duration_ms else None
 
 
 def analysed(measured: Measured) -> dict[str, Attribution]:
@@ -51,7 +96,7 @@ def why_without(measured: Measured, analysis: str, otherwise: str) -> str:
     reasons = [
         f"{form}: {why}"
         for form, attribution in analysed(measured).items()
-        if (why := why_not_made(attribution, analysis))
+        if (why := (attribution.missing or {}).get(analysis))
     ]
     return "; ".join(reasons) or otherwise
 
@@ -63,10 +108,3 @@ def pairs(measured: Measured) -> list[tuple[str, str]]:
     if winner in forms:
         return [(winner, form) for form in forms if form != winner]
     return list(pairwise(forms))
-
-
-def delta(a: StepRow, b: StepRow) -> tuple[dict[str, float], float, float]:
-    """Δ of every part from ``a`` to ``b``, ΔStage, and the residual ΔStage − Σ Δ; in milliseconds."""
-    parts = {part: part_ms(b, part) - part_ms(a, part) for part in COLUMNS}
-    stage = b.stage_ms - a.stage_ms
-    return parts, stage, stage - sum(parts.values())

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from attribution_tables import capture_of, collective, compute
 
+from anchormatrix.attribution.differences import delta, slowest_rank
 from anchormatrix.attribution.steps import (
     check_agreement,
     check_identities,
@@ -15,13 +16,14 @@ from anchormatrix.attribution.steps import (
     choose_step,
     decompose,
     decompose_kernels,
-    delta,
     slowest,
     step_findings,
+    step_rows,
     whole_trace,
 )
 from anchormatrix.captures.table import STEP_COLUMNS
 from anchormatrix.errors import InputError
+from anchormatrix.records.attribution import StageDelta
 
 MS = 1_000_000
 
@@ -138,28 +140,35 @@ def test_a_straggler_is_the_rank_that_works_longest_not_the_one_that_waits():
     assert slowest(table_of(*rows))["rank"] == 3  # equal stages: the others wait inside their collectives
 
 
+def difference(a: pd.DataFrame, b: pd.DataFrame) -> StageDelta:
+    first, second = (slowest_rank(step_rows(table)) for table in (a, b))
+    assert first is not None
+    assert second is not None
+    return delta(first, second)
+
+
 def test_the_difference_of_two_steps_closes():
-    found = delta(table_of(step(100, 70, 20, 10)), table_of(step(130, 80, 38, 12)))
+    found = difference(table_of(step(100, 70, 20, 10)), table_of(step(130, 80, 38, 12)))
     assert (found.stage_ms, found.computing_ms, found.exposed_ms, found.free_ms) == (30, 10, 18, 2)
     assert (found.residual_ms, found.closes) == (0, True)
 
 
 def test_the_difference_compares_the_slowest_ranks():
     a = table_of(step(100, 70, 20, 10), step(110, 90, 10, 10, rank=1))
-    found = delta(a, table_of(step(120, 100, 10, 10)))
+    found = difference(a, table_of(step(120, 100, 10, 10)))
     assert (found.ranks, found.stage_ms) == ((1, 0), 10)
 
 
 def test_a_bubble_beside_the_parts_belongs_to_the_difference_and_one_inside_does_not():
     plain = table_of(step(100, 70, 20, 10))
-    beside = delta(plain, table_of(step(115, 70, 20, 10, bubble_ns=15 * MS)))
-    inside = delta(plain, table_of(step(115, 70, 35, 10, bubble_ns=15 * MS)))
+    beside = difference(plain, table_of(step(115, 70, 20, 10, bubble_ns=15 * MS)))
+    inside = difference(plain, table_of(step(115, 70, 35, 10, bubble_ns=15 * MS)))
     assert (beside.bubble_ms, beside.residual_ms) == (15, 0)
     assert (inside.bubble_ms, inside.exposed_ms, inside.residual_ms) == (0, 15, 0)
 
 
 def test_a_difference_that_does_not_close_says_what_is_left():
-    found = delta(table_of(step(100, 70, 20, 10)), table_of(step(130, 70, 20, 10)))
+    found = difference(table_of(step(100, 70, 20, 10)), table_of(step(130, 70, 20, 10)))
     assert (found.residual_ms, found.closes) == (30, False)
 
 

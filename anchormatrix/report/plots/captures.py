@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from anchormatrix.attribution.differences import delta
 from anchormatrix.records.attribution import Attribution, MaskBound, StepRow
-from anchormatrix.report.captured_steps import PART_WORDS, analysed, delta, pairs, why_not_analysed, why_without
+from anchormatrix.report.captured_steps import (
+    COLUMNS,
+    PART_WORDS,
+    analysed,
+    bounds,
+    pairs,
+    part_ms,
+    slowest,
+    why_not_analysed,
+    why_without,
+)
 from anchormatrix.report.model import Measured
 from anchormatrix.report.plots.sheet import SMALL, TEXT, WIDTH, Entry, Sheet, note, text_width, x_axis
-from anchormatrix.report.step_breakdown import COLUMNS, bounds, part_ms, slowest
 from anchormatrix.report.words import count_of
 
 _ROLES = {"computing": "compute", "exposed": "exposed", "free": "free", "bubble": "bubble"}
@@ -85,8 +95,9 @@ def differences(measured: Measured) -> Sheet:
 
 
 def _waterfall(sheet: Sheet, first: StepRow, second: StepRow) -> None:
-    parts, stage, residual = delta(first, second)
-    steps = [(part, value) for part, value in parts.items() if abs(value) > 1e-9]
+    found = delta(first, second)
+    stage = found.stage_ms
+    steps = [(part, value) for part in COLUMNS if abs(value := part_ms(found, part)) > 1e-9]
     levels = [0.0]
     for _, value in steps:
         levels.append(levels[-1] + value)
@@ -107,7 +118,9 @@ def _waterfall(sheet: Sheet, first: StepRow, second: StepRow) -> None:
     sheet.text(0, sheet.y + 7, "Δ stage", size=SMALL, bold=True)
     sheet.block(x1, sheet.y + 2, max(x2 - x1, 0.8), 10, "ink", tip=f"Δ stage: {_signed_ms(stage)}")
     sheet.text(WIDTH, sheet.y + 7, _signed_ms(stage), align="right", size=SMALL, bold=True)
-    sheet.text(WIDTH, sheet.y + 18, f"residual {_signed_ms(residual)}", role="muted", align="right", size=SMALL)
+    sheet.text(
+        WIDTH, sheet.y + 18, f"residual {_signed_ms(found.residual_ms)}", role="muted", align="right", size=SMALL
+    )
     sheet.y += 24
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from anchormatrix.records.attribution import Timeline
-from anchormatrix.report.captured_steps import analysed, why_without
+from anchormatrix.report.captured_steps import analysed, layer_of, why_without
 from anchormatrix.report.model import Measured
 from anchormatrix.report.plots.sheet import SMALL, WIDTH, Entry, Sheet, note, text_width, x_axis
-from anchormatrix.report.step_breakdown import layer_of
 from anchormatrix.report.words import count_of
 
 SEGMENTS = {

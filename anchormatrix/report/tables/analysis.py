@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from anchormatrix.report.captured_steps import analysed
+from anchormatrix.report.captured_steps import analysed, bounds, families
 from anchormatrix.report.model import Measured, Report
-from anchormatrix.report.step_breakdown import bounds, captured_words, families, finding_texts, rows_unusable
+from anchormatrix.report.tables.session_words import capture_words
 from anchormatrix.report.tables.table import Table
 from anchormatrix.report.words import number
 
@@ -25,9 +25,9 @@ def collectives(measured: Measured) -> Table:
     """Collectives by family and communicator: calls and times of the rank with the longest sum, over how many ranks."""
     rows = []
     for form, attribution in analysed(measured).items():
-        keys = dict.fromkeys((family.family, family.communicator) for _, family in families(attribution))
+        keys = dict.fromkeys((family.family, family.communicator) for family in families(attribution))
         for key in keys:
-            ranks = [family for _, family in families(attribution) if (family.family, family.communicator) == key]
+            ranks = [family for family in families(attribution) if (family.family, family.communicator) == key]
             top = max(ranks, key=lambda family: family.sum_ms)
             spread = f"{min(family.sum_ms for family in ranks):.2f} … {top.sum_ms:.2f}"
             rows.append(
@@ -65,15 +65,16 @@ def proofs(measured: Measured) -> Table:
             (
                 form,
                 "capture",
-                captured_words(attribution) or "not stated",
-                _rows_words(attribution.rows_read or 0, rows_unusable(attribution)),
+                capture_words(attribution.capture) or "not stated",
+                _rows_words(attribution.rows_read or 0, sum((attribution.rows_unusable or {}).values())),
             )
         )
         for check in attribution.effect.checks if attribution.effect else ():
             if not check.ok:
                 bad.add(len(rows))
             rows.append((form, check.name, "holds" if check.ok else "fails", check.text))
-        rows.extend((form, "finding", "", text) for text in finding_texts(attribution))
+        rows.extend((form, "finding", "", finding.text) for finding in attribution.findings or ())
+        rows.extend((form, "finding", "", note) for note in attribution.notes or ())
         rows.extend((form, name, "not analysed", reason) for name, reason in (attribution.missing or {}).items())
         for bound in bounds(attribution)[:1]:
             rows.extend((form, "masking", "warning", warning) for warning in bound.warnings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anchormatrix.records.session import SeenCards, Session
+from anchormatrix.records.session import Capture, SeenCards, Session
 
 
 def proof_words(session: Session) -> tuple[str, ...]:
@@ -37,9 +37,8 @@ def log_words(session: Session) -> str:
     return ", ".join(found)
 
 
-def capture_words(session: Session) -> str:
-    """What became of the session's capture, and why there."""
-    capture = session.capture
+def capture_words(capture: Capture | None) -> str:
+    """What became of a session's capture, and why there."""
     if capture is None:
         return ""
     why = capture.reason or capture.why

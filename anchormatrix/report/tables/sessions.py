@@ -30,7 +30,7 @@ def sessions(report: Report) -> Table:
             number(session.duration_s, 1),
             "\n".join(proof_words(session)),
             session.ramp.why if session.ramp else "",
-            capture_words(session),
+            capture_words(session.capture),
             stop_words(session),
         )
         for _, session in found
