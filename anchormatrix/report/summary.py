@@ -8,49 +8,35 @@ from typing import Any
 import msgspec
 
 from anchormatrix.planning.groups import show
-from anchormatrix.records.cells import Cell
 from anchormatrix.records.verdict import VerdictStatus
 from anchormatrix.report.answer import SizeAnswer
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.tables import outputs, speedup
 
-CELL_COLUMNS = (
-    "contract", "form", "tier", "window", "repeats", "step_s", "dispersion_pct", "usable", "reason", "values_s", "note",
-)  # fmt: skip
+_CONTRACT = ("id", "size", "cards", "version", "link_class", "one_domain")
+_CELL = ("contract", "form", "tier", "window", "repeats", "step_s", "dispersion_pct", "usable", "reason")
+_VERDICT = (
+    *("status", "reason", "r", "ties", "winner", "tied_with", "winner_tier", "margin_pct"),
+    *("did_not_run", "missing", "cure"),
+)
+CELL_COLUMNS = (*_CELL, "values_s", "note")
 
 
 def summary(report: Report, answers: Sequence[SizeAnswer]) -> dict[str, Any]:
     """The content of ``summary.json``: contracts, cells and verdicts, then what was decided and what is missing."""
     return {
         "contracts": [_contract(measured) for measured in report.measured],
-        "cells": [_cell(cell) for measured in report.measured for cell in measured.cells.value or ()],
+        "cells": [_values(cell, _CELL) for measured in report.measured for cell in measured.cells.value or ()],
         "verdicts": [_verdict(report, measured) for measured in report.measured if measured.verdict.value],
-        "answers": [
-            {
-                "size": answer.size,
-                "contract": answer.measured.contract.id if answer.measured else None,
-                "outcome": answer.outcome,
-                "headline": answer.headline,
-                "detail": answer.detail,
-                "few_step_ranking_trusted": answer.trusted,
-            }
-            for answer in answers
-        ],
+        "answers": [_answer(answer) for answer in answers],
         "rejected_contracts": [
-            {
-                "id": measured.contract.id,
-                "size": measured.contract.size,
-                "reason": report.why_no_group(measured.contract.size),
-            }
+            _values(measured.contract, ("id", "size")) | {"reason": report.why_no_group(measured.contract.size)}
             for measured in report.rejected
         ],
-        "retired_contracts": [
-            {"id": entry.id, "size": entry.size, "version": entry.version, "cards": list(entry.cards)}
-            for entry in report.retired
-        ],
-        "outputs": outputs.as_dicts(report),
-        "speedups": speedup.as_dicts(report),
-        "problems": [{"file": problem.file, "text": problem.text} for problem in report.problems],
+        "retired_contracts": [_values(entry, ("id", "size", "version", "cards")) for entry in report.retired],
+        "outputs": [_output(row) for row in outputs.outputs(report)],
+        "speedups": [_speedup(row) for row in speedup.gains(report)],
+        "problems": [_values(problem, ("file", "text")) for problem in report.problems],
     }
 
 
@@ -58,7 +44,7 @@ def cell_rows(report: Report) -> list[dict[str, Any]]:
     """The rows of ``cells.csv``."""
     return [
         {
-            **_cell(cell),
+            **_values(cell, _CELL),
             "usable": str(cell.usable).lower(),
             "note": report.note(measured),
             "values_s": ";".join(f"{value:.9g}" for value in cell.values_s),
@@ -68,30 +54,45 @@ def cell_rows(report: Report) -> list[dict[str, Any]]:
     ]
 
 
+def _values(value: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Some of the fields of a record under their own names, as plain values."""
+    return {name: msgspec.to_builtins(getattr(value, name)) for name in names}
+
+
 def _contract(measured: Measured) -> dict[str, Any]:
-    contract = measured.contract
+    smoke = measured.smoke.value
+    return _values(measured.contract, _CONTRACT) | {"smoke": smoke.status if smoke else None}
+
+
+def _answer(answer: SizeAnswer) -> dict[str, Any]:
     return {
-        "id": contract.id,
-        "size": contract.size,
-        "cards": list(contract.cards),
-        "version": contract.version,
-        "link_class": contract.link_class,
-        "one_domain": contract.one_domain,
-        "smoke": measured.smoke.value.status if measured.smoke.value else None,
+        "contract": answer.measured.contract.id if answer.measured else None,
+        **_values(answer, ("size", "outcome", "headline", "detail")),
+        "few_step_ranking_trusted": answer.trusted,
     }
 
 
-def _cell(cell: Cell) -> dict[str, Any]:
+def _output(row: outputs.FormOutput) -> dict[str, Any]:
     return {
-        "contract": cell.contract,
-        "form": cell.form,
-        "tier": cell.tier,
-        "window": cell.window,
-        "repeats": cell.repeats,
-        "step_s": cell.step_s,
-        "dispersion_pct": cell.dispersion_pct,
-        "usable": cell.usable,
-        "reason": cell.reason,
+        "contract": row.measured.contract.id,
+        "size": row.measured.contract.size,
+        **_values(row, ("form", "steps", "fingerprints", "requests", "windows", "outcome", "reason")),
+        "tier": row.tier or None,
+        "reference": row.reference or None,
+        "check": _values(row.check, ("ok", "relative_distance", "limit")) if row.check else None,
+    }
+
+
+def _speedup(row: speedup.Gain) -> dict[str, Any]:
+    base_form, base_size = row.base or (None, None)
+    return {
+        "size": row.measured.contract.size,
+        **_values(row.cell, ("contract", "form", "step_s", "repeats", "dispersion_pct")),
+        "base_form": base_form,
+        "base_size": base_size,
+        **_values(row, ("speedup", "efficiency")),
+        "usable": row.stable,
+        "note": row.why,
     }
 
 
@@ -112,19 +113,9 @@ def _verdict(report: Report, measured: Measured) -> dict[str, Any]:
             cure="reset the driver or use another group",
         )
     return {
-        "contract": measured.contract.id,
         "size": measured.contract.size,
-        "status": verdict.status,
-        "reason": verdict.reason,
-        "r": dict(verdict.r),
+        **_values(verdict, _VERDICT),
+        "contract": measured.contract.id,
         "order_few": [form for tied in verdict.order_few for form in tied],
         "order_anchor": [form for tied in verdict.order_anchor for form in tied],
-        "ties": [[a, b, floor] for a, b, floor in verdict.ties],
-        "winner": verdict.winner,
-        "tied_with": list(verdict.tied_with),
-        "winner_tier": verdict.winner_tier,
-        "margin_pct": verdict.margin_pct,
-        "did_not_run": [{"form": entry.form, "reason": entry.reason} for entry in verdict.did_not_run],
-        "missing": list(verdict.missing),
-        "cure": verdict.cure,
     }

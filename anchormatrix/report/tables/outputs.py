@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
 
 from anchormatrix.records.requests import RequestRow, RequestStatus, Role
 from anchormatrix.records.session import Check, SessionStatus
@@ -36,25 +35,25 @@ _COUNTED = (SessionStatus.MEASURED, SessionStatus.CONTAMINATED, SessionStatus.UN
 
 @dataclass(frozen=True)
 class FormOutput:
-    """The outputs of one form and tier. ``prints`` are the different fingerprints of ``requests`` answered requests."""
+    """The outputs of one form and tier. ``fingerprints`` are the different ones of ``requests`` answered requests."""
 
     measured: Measured
     form: str
     tier: str
-    steps: int | None
-    prints: tuple[str, ...]
-    requests: int
-    printed: int
-    windows: int
-    outcome: str
-    reference: str
-    why: str
     check: Check | None
+    steps: int | None = None
+    fingerprints: tuple[str, ...] = ()
+    requests: int = 0
+    printed: int = 0
+    windows: int = 0
+    outcome: str = NOT_COMPARABLE
+    reference: str = ""
+    reason: str = ""
 
     @property
     def stable(self) -> bool:
         """Whether all its requests gave one and the same output."""
-        return len(self.prints) == 1
+        return len(self.fingerprints) == 1
 
     @property
     def doubtful(self) -> bool:
@@ -75,8 +74,7 @@ def _rows_of_form(report: Report, measured: Measured, form: str) -> list[FormOut
     if not _counted(sessions):
         gone = [timed for timed in sessions if timed.session.status is not SessionStatus.SKIPPED]
         why = "; ".join(dict.fromkeys(timed.session.status.replace("_", " ") for timed in gone))
-        blank = FormOutput(measured, form, "", None, (), 0, 0, 0, NOT_COMPARABLE, "", why, _worst_check(gone))
-        return [blank] if gone else []
+        return [FormOutput(measured, form, "", _worst_check(gone), reason=why)] if gone else []
     return [_compared(report, measured, _gathered(measured, form, tier)) for tier in (FEW, ANCHOR)]
 
 
@@ -95,20 +93,16 @@ def _gathered(measured: Measured, form: str, tier: str) -> FormOutput:
     found = [row for _, row in rows]
     prints = [row.fingerprint for row in found if row.fingerprint]
     windows = {window for window, _ in rows}
-    steps = found[0].steps if found else None
     return FormOutput(
         measured,
         form,
         tier,
-        steps,
-        tuple(dict.fromkeys(prints)),
-        len(found),
-        len(prints),
-        len(windows),
-        NOT_COMPARABLE,
-        "",
-        "",
         _worst_check(sessions),
+        steps=found[0].steps if found else None,
+        fingerprints=tuple(dict.fromkeys(prints)),
+        requests=len(found),
+        printed=len(prints),
+        windows=len(windows),
     )
 
 
@@ -130,20 +124,17 @@ def _distance(check: Check) -> float:
 
 def _compared(report: Report, measured: Measured, own: FormOutput) -> FormOutput:
     if not own.requests:
-        return _with(own, NOT_COMPARABLE, "", "no request of this tier was recorded")
-    if not own.prints:
-        return _with(own, NOT_COMPARABLE, "", "the server gives no fingerprint")
+        return replace(own, reason="no request of this tier was recorded")
+    if not own.fingerprints:
+        return replace(own, reason="the server gives no fingerprint")
     if not own.stable:
-        return _with(own, VARIES, "", "its own outputs differ with one seed")
+        return replace(own, outcome=VARIES, reason="its own outputs differ with one seed")
     reference = _reference(report, measured, own)
     if (reference.measured, reference.form) == (measured, own.form):
-        return _with(own, REFERENCE, own.form, "")
+        return replace(own, outcome=REFERENCE, reference=own.form)
     name = reference.form + ("" if reference.measured is measured else " on 1 card")
-    return _with(own, IDENTICAL if reference.prints == own.prints else DIFFERS, name, "")
-
-
-def _with(own: FormOutput, outcome: str, reference: str, why: str) -> FormOutput:
-    return FormOutput(**{**own.__dict__, "outcome": outcome, "reference": reference, "why": why})
+    same = reference.fingerprints == own.fingerprints
+    return replace(own, outcome=IDENTICAL if same else DIFFERS, reference=name)
 
 
 def _reference(report: Report, measured: Measured, own: FormOutput) -> FormOutput:
@@ -165,7 +156,7 @@ def table(report: Report) -> Table:
             str(row.measured.contract.size),
             row.form,
             f"{row.tier}, {row.steps} steps" if row.steps else row.tier or "–",
-            "\n".join(row.prints) or "–",
+            "\n".join(row.fingerprints) or "–",
             _repeats(row),
             _against(row),
             check_words(row.check),
@@ -178,11 +169,11 @@ def table(report: Report) -> Table:
 
 
 def _repeats(row: FormOutput) -> str:
-    if not row.prints:
+    if not row.fingerprints:
         return "–"
     windows = f"{row.windows} window{'' if row.windows == 1 else 's'}"
     some = "" if row.printed == row.requests else f"{row.printed} of "
-    what = "identical" if row.stable else f"{len(row.prints)} different outputs"
+    what = "identical" if row.stable else f"{len(row.fingerprints)} different outputs"
     return f"{what} in {some}{row.requests} requests, {windows}"
 
 
@@ -193,7 +184,7 @@ def _against(row: FormOutput) -> str:
         return f"identical to {row.reference}"
     if row.outcome == DIFFERS:
         return f"differs from {row.reference}"
-    return f"not comparable: {row.why}"
+    return f"not comparable: {row.reason}"
 
 
 def check_words(check: Check | None) -> str:
@@ -226,28 +217,3 @@ def _of_size(size: int, found: list[FormOutput]) -> str:
         for form, row in different.items()
     ]
     return f"{count_of(size)}: {'; '.join(parts)}."
-
-
-def as_dicts(report: Report) -> list[dict[str, Any]]:
-    """The comparison for ``summary.json``."""
-    return [
-        {
-            "contract": row.measured.contract.id,
-            "size": row.measured.contract.size,
-            "form": row.form,
-            "tier": row.tier or None,
-            "steps": row.steps,
-            "fingerprints": list(row.prints),
-            "requests": row.requests,
-            "windows": row.windows,
-            "outcome": row.outcome,
-            "reference": row.reference or None,
-            "reason": row.why,
-            "check": _check_values(row.check) if row.check else None,
-        }
-        for row in outputs(report)
-    ]
-
-
-def _check_values(check: Check) -> dict[str, Any]:
-    return {"ok": check.ok, "relative_distance": check.relative_distance, "limit": check.limit}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from anchormatrix.decide.scaling import arm_of, gain
 from anchormatrix.records.cells import Cell
@@ -100,24 +99,3 @@ def table(report: Report) -> Table:
     bad = frozenset(i for i, row in enumerate(found) if row.why)
     numeric = frozenset({"s/step", "repeats", "dispersion %", "speed-up", "efficiency"})
     return Table(columns, rows, numeric, bad, "Fewer than two sizes have a step time at the anchor tier.")
-
-
-def as_dicts(report: Report) -> list[dict[str, Any]]:
-    """The speed-ups for ``summary.json``."""
-    return [
-        {
-            "contract": row.measured.contract.id,
-            "size": row.measured.contract.size,
-            "form": row.form,
-            "step_s": row.cell.step_s,
-            "repeats": row.cell.repeats,
-            "dispersion_pct": row.cell.dispersion_pct,
-            "base_form": row.base[0] if row.base else None,
-            "base_size": row.base[1] if row.base else None,
-            "speedup": row.speedup,
-            "efficiency": row.efficiency,
-            "usable": row.stable,
-            "note": row.why,
-        }
-        for row in gains(report)
-    ]
