@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
 from anchormatrix.decide.cells import apart_pct, order_of, sign_of
+from anchormatrix.decide.left_out import left_out
 from anchormatrix.errors import ConfigError
 from anchormatrix.records.cells import ALL, Cell
 from anchormatrix.records.form import parse_form
@@ -80,7 +81,8 @@ class _Judge:
         status, reason = self._status(unstable, missing, flips, r)
         winner, tied, margin, why = self._winner(anchor, undecidable=bool(unstable))
         decided = bool(winner or tied)
-        notes = [reason, why, self._drift_note(drifts, stands, decided=decided), self._blur_note(few, anchor)]
+        notes = [reason, why, *self._left_out(anchor, winner), self._drift_note(drifts, stands, decided=decided)]
+        notes.append(self._blur_note(few, anchor))
         return Verdict(
             contract=self.contract,
             size=self.size,
@@ -192,6 +194,14 @@ class _Judge:
             text = f"No difference between {' and '.join(group)}: {apart_pct(best, worst):.1f} % apart"
             return None, group, margin, f"{text}, the noise floor is {self._floor(best, worst):.1f} %"
         return best.form, (), margin, f"{best.form} wins at the anchor by {margin:.1f} %"
+
+    def _left_out(self, anchor: Mapping[str, Cell], winner: str | None) -> list[str]:
+        """Planned forms outside the ranking whose repeats cannot rule them out."""
+        usable = {form: cell for form, cell in anchor.items() if cell.usable}
+        leader = winner or min(usable, key=lambda form: usable[form].step_s, default=None)
+        floor = max(self.limits.noise_floor_pct, usable[leader].dispersion_pct) if leader else 0.0
+        found = left_out(self.forms, self.cells.values(), self.sessions, ranked=usable, leader=leader, floor_pct=floor)
+        return [item.text for item in found if item.lead_s and item.values_s and not item.ruled_out]
 
     def _one_window(self, form: str) -> bool:
         return sum((form, ANCHOR, str(w)) in self.cells for w in range(1, self.windows + 1)) < 2
