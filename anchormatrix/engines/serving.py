@@ -6,10 +6,11 @@ import base64
 import binascii
 import hashlib
 import json
+import math
 import re
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anchormatrix.records.requests import RequestStatus
 from anchormatrix.records.settings.things import WorkloadSettings
@@ -27,13 +28,15 @@ _ERROR_CHARS = 300
 class Response:
     """What became of a request. ``status`` is ``ok``, ``error`` (the server refused) or ``lost`` (no answer arrived).
 
-    ``fingerprint`` identifies the output: the first 16 hex digits of the SHA-256 of its bytes.
+    ``fingerprint`` identifies the output: the first 16 hex digits of the SHA-256 of its bytes. ``peak_memory_mb`` is
+    the most device memory (in units of 2²⁰ bytes) that the request took, where the answer tells it.
     """
 
     status: RequestStatus
     latency_s: float
     fingerprint: str | None = None
     error: str = ""
+    peak_memory_mb: float | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,8 @@ class ServingClient:
             return Response(RequestStatus.LOST, time.monotonic() - started, error=_short(error))
         except _RefusedError as error:
             return Response(RequestStatus.ERROR, time.monotonic() - started, error=str(error))
-        return Response(RequestStatus.OK, time.monotonic() - started, hashlib.sha256(answer).hexdigest()[:16])
+        latency_s, fingerprint = time.monotonic() - started, hashlib.sha256(answer.content).hexdigest()[:16]
+        return Response(RequestStatus.OK, latency_s, fingerprint, peak_memory_mb=answer.peak_memory_mb)
 
     def start_profile(self) -> str | None:
         """Switch the profiler on. Returns what went wrong, or ``None``."""
@@ -125,15 +129,16 @@ class ServingClient:
             **work.extra_params,
         }
 
-    def _ask(self, steps: int) -> bytes:
+    def _ask(self, steps: int) -> _Output:
         if self._workload.endpoint == Endpoint.IMAGE:
             return self._image(steps)
         return self._video_async(steps) if self._workload.endpoint == Endpoint.VIDEO_ASYNC else self._video(steps)
 
-    def _video(self, steps: int) -> bytes:
-        return self._post("/v1/videos/sync", files=_multipart(self.form_fields(steps))).content
+    def _video(self, steps: int) -> _Output:
+        answer = self._post("/v1/videos/sync", files=_multipart(self.form_fields(steps)))
+        return _Output(answer.content, _megabytes(answer.headers.get("X-Peak-Memory-MB")))
 
-    def _video_async(self, steps: int) -> bytes:
+    def _video_async(self, steps: int) -> _Output:
         deadline = time.monotonic() + self._timeout_s
         job = _object(self._post("/v1/videos", files=_multipart(self.form_fields(steps))))
         name = str(job.get("id", ""))
@@ -146,14 +151,16 @@ class ServingClient:
             job = _object(self._get(f"/v1/videos/{name}"))
         if job["status"] != "completed":
             raise _RefusedError(f"job {name} {job['status']}: {_short(job.get('error') or 'no reason given')}")
-        return self._get(f"/v1/videos/{name}/content").content
+        return _Output(self._get(f"/v1/videos/{name}/content").content, _megabytes(job.get("peak_memory_mb")))
 
-    def _image(self, steps: int) -> bytes:
+    def _image(self, steps: int) -> _Output:
         values = _object(self._post("/v1/images/generations", json=self.image_body(steps)))
         try:
-            return base64.b64decode(values["data"][0]["b64_json"], validate=True)
+            content = base64.b64decode(values["data"][0]["b64_json"], validate=True)
         except (KeyError, IndexError, TypeError, binascii.Error):
             raise _RefusedError(f"no image in the answer: {_short(values)}") from None
+        metrics = values.get("metrics")
+        return _Output(content, _megabytes(metrics.get("peak_memory_mb")) if isinstance(metrics, dict) else None)
 
     def _profile(self, verb: str) -> str | None:
         try:
@@ -171,8 +178,24 @@ class ServingClient:
         return _accepted(self._session.get(self._url + path, timeout=(_CONNECT_S, self._timeout_s)))
 
 
+class _Output(NamedTuple):
+    """An output's bytes, and the device memory that the request took, where the answer tells it."""
+
+    content: bytes
+    peak_memory_mb: float | None
+
+
 class _RefusedError(Exception):
     """The server answered, but not with an output."""
+
+
+def _megabytes(told: object) -> float | None:
+    """The number that an answer tells; anything but a positive finite one tells nothing."""
+    try:
+        value = float(told)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+    return value if 0 < value < math.inf else None
 
 
 def _accepted(answer: requests.Response) -> requests.Response:

@@ -94,6 +94,11 @@ class Served:
         assert self._client is not None, "the server was not entered"
         return self._client
 
+    @property
+    def peaks_mb(self) -> list[float | None]:
+        """The device memory that each answer told of."""
+        return [sent.response.peak_memory_mb for sent in self.sent]
+
     def log_text(self) -> str:
         """The log as far as it has been written."""
         try:

@@ -209,7 +209,7 @@ class _Try:
         text = served.log_text()
         log = parse_serve_log(text)
         rows = aligned(served.sent, log.requests)
-        proof = prove(log, self.rig.engine.expected_groups(self.order.form))
+        proof = prove(log, self.rig.engine.expected_groups(self.order.form), served.peaks_mb)
         judgement = judge_session(
             self.order,
             self.settings,

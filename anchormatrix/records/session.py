@@ -78,10 +78,33 @@ class Check(Record, frozen=True):
         return f"the engine's own check fails ({self.what}): relative distance {distance}, limit {self.limit:.2e}"
 
 
+class OffloadSeen(Record, frozen=True):
+    """What workers logged of offload: its ``kind`` as a form names it (empty: none enabled), and on how many ranks.
+
+    ``blocks`` is the fewest transformer blocks that a rank hooked (0: not told), ``group`` over how many ranks one copy
+    of the weights is shared, ``refusal`` the line that says why nothing is offloaded.
+    """
+
+    kind: str
+    ranks: int
+    blocks: int
+    group: int
+    refusal: str
+
+
+class SparseSeen(Record, frozen=True):
+    """How many ranks logged a sparse attention call, and how many a call that stayed dense."""
+
+    active: int
+    dense: int
+
+
 class Proof(Record, frozen=True):
     """Ranks and group sizes asked for and seen. ``unproven`` are sizes above 1 that this engine's log does not tell.
 
-    ``check`` is the engine's check of its own result, when it logs one.
+    ``check`` is the engine's check of its own result, when it logs one; ``offload`` and ``sparse`` what it logs of
+    these features. ``peak_memory_mb`` is the most device memory that the engine's answers told of, in units of 2²⁰
+    bytes, of its first rank.
     """
 
     ok: bool
@@ -92,6 +115,9 @@ class Proof(Record, frozen=True):
     failures: tuple[str, ...]
     unproven: tuple[str, ...]
     check: Check | None = None
+    offload: OffloadSeen | None = None
+    sparse: SparseSeen | None = None
+    peak_memory_mb: float | None = None
 
 
 class Ramp(Record, frozen=True):

@@ -28,6 +28,7 @@ class Handler(BaseHTTPRequestHandler):
 
     answers: ClassVar[dict[str, tuple[int, bytes]]] = {}
     asked: ClassVar[list[tuple[str, bytes]]] = []
+    headers_sent: ClassVar[dict[str, str]] = {}
 
     def do_GET(self) -> None:
         self._answer(b"")
@@ -42,7 +43,8 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         self.send_response(status)
-        self.send_header("Content-Length", str(len(data)))
+        for name, value in {"Content-Length": str(len(data)), **self.headers_sent}.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(data)
 
@@ -53,7 +55,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def url() -> Iterator[str]:
     """A server on loopback, stopped afterwards."""
-    Handler.answers, Handler.asked = {}, []
+    Handler.answers, Handler.asked, Handler.headers_sent = {}, [], {}
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
@@ -109,6 +111,25 @@ def test_an_image_is_fingerprinted_without_the_time_it_was_made(url: str, settin
         prints.add(client(url, settings, endpoint="image").generate(4).fingerprint)
     assert len(prints) == 1
     assert json.loads(Handler.asked[0][1])["size"] == "832x480"
+
+
+@pytest.mark.parametrize(
+    ("told", "peak"), [("9012.500", 9012.5), ("0.000", None), ("nan", None), ("inf", None), ("much", None)]
+)
+def test_an_answer_tells_the_device_memory_it_took(url: str, settings: Settings, told: str, peak: float | None) -> None:
+    Handler.headers_sent = {"X-Peak-Memory-MB": told}
+    Handler.answers["POST /v1/videos/sync"] = (200, b"video")
+    assert client(url, settings).generate(4).peak_memory_mb == peak
+
+
+def test_a_job_and_an_image_tell_it_in_their_body(url: str, settings: Settings) -> None:
+    Handler.answers["POST /v1/videos"] = (200, b'{"id": "v1", "status": "completed", "peak_memory_mb": 9012.5}')
+    Handler.answers["GET /v1/videos/v1/content"] = (200, b"video")
+    assert client(url, settings, endpoint="video-async").generate(4).peak_memory_mb == 9012.5
+    for metrics, peak in ((b'{"peak_memory_mb": 9012.5}', 9012.5), (b"null", None)):
+        answer = b'{"data": [{"b64_json": "aW1hZ2U="}], "metrics": ' + metrics + b"}"
+        Handler.answers["POST /v1/images/generations"] = (200, answer)
+        assert client(url, settings, endpoint="image").generate(4).peak_memory_mb == peak
 
 
 @pytest.mark.parametrize(

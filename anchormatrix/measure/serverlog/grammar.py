@@ -37,6 +37,7 @@ _CHECK = re.compile(
     r"limit (\d{1,9}(?:\.\d{1,30})?(?:e[+-]?\d{1,3})?)(?=\s|$)",
     re.ASCII,
 )
+_FEATURES = ("ffload", "RAINFUSION_ATTN", "FASTVIDEO_VSA")  # marks of lines on launch features
 _CANONICAL = {
     "ulysses": "ulysses_degree",
     "ring": "ring_degree",
@@ -66,12 +67,14 @@ class Segment:
 @dataclass
 class RawLog:
     """A log taken apart. ``groups`` are the group sizes that workers printed while starting, ``checks`` what they found
-    of their own results then: what was compared, the relative distance (``inf`` and ``nan`` too) and its limit."""
+    of their own results then: what was compared, the relative distance (``inf`` and ``nan`` too) and its limit.
+    ``features`` are the workers' lines on launch features, at any time."""
 
     workers: dict[Worker, None] = field(default_factory=dict)
     groups: dict[str, set[int]] = field(default_factory=dict)
     applied: dict[str, None] = field(default_factory=dict)
     checks: list[tuple[str, float, float]] = field(default_factory=list)
+    features: list[tuple[Worker, str]] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
     lines: int = 0
     unusable: int = 0
@@ -101,6 +104,8 @@ def _take(raw: RawLog, line: str) -> None:
     workers = [writer for writer in writers if writer[0].startswith("DiffusionWorker")]
     for worker in workers:
         raw.workers[worker] = None
+    if len(writers) == 1 and workers and any(mark in line for mark in _FEATURES):
+        raw.features.append((workers[0], line))
     if len(writers) > 1 or line.count(_STAGE_MARK) > 1:
         _spoiled(raw)
     elif _STAGE_MARK in line:

@@ -71,9 +71,8 @@ class Request:
 @dataclass(frozen=True)
 class ServeLog:
     """A parsed log. ``ranks`` are the workers' tags in rank order; ``groups`` the distinct sizes each group was given.
-
-    ``lines`` counts physical lines, ``unusable_lines`` those that two writers spoiled or that are cut off. ``checks``
-    are what the ranks found of their own results: what was compared, the relative distance, and the engine's limit.
+    ``lines`` counts physical lines, ``unusable_lines`` spoiled or cut ones. ``checks`` are what the ranks found of
+    their own results: what was compared, relative distance, limit; ``features`` their lines on launch features.
     """
 
     requests: tuple[Request, ...]
@@ -85,6 +84,7 @@ class ServeLog:
     stage_lines: int
     failure: Failure | None
     checks: tuple[tuple[str, float, float], ...] = ()
+    features: tuple[tuple[Worker, str], ...] = ()
 
     @property
     def lost_responses(self) -> int:
@@ -129,6 +129,7 @@ def parse_serve_log(text: str) -> ServeLog:
         stage_lines=raw.stage_lines - strays,
         failure=startup_failure(text),
         checks=tuple(raw.checks),
+        features=tuple(raw.features),
     )
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import inf, isfinite
 
+from anchormatrix.measure.serverlog.features import offload_seen, sparse_seen
 from anchormatrix.measure.serverlog.parse import ServeLog
 from anchormatrix.records.session import Check, Proof
 
 
-def prove(log: ServeLog, expected: Mapping[str, int]) -> Proof:
+def prove(log: ServeLog, expected: Mapping[str, int], peaks_mb: Iterable[float | None] = ()) -> Proof:
     """Hold the log against the sizes that the form must have; ``expected["world"]`` is the number of ranks.
+
+    ``peaks_mb`` is the device memory that the answers tell of. What is told of features is kept and judged later, with
+    the captures.
 
     A size that the log contradicts is a failure. So is a sequence group that the log does not mention: without it the
     sequence is not split. Other sizes the log does not tell are listed as unproven. A check of its own result that the
@@ -42,6 +46,9 @@ def prove(log: ServeLog, expected: Mapping[str, int]) -> Proof:
         failures=tuple(failures),
         unproven=tuple(unproven),
         check=check,
+        offload=offload_seen(log.features),
+        sparse=sparse_seen(log.features),
+        peak_memory_mb=max((peak for peak in peaks_mb if peak), default=None),
     )
 
 

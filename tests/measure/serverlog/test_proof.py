@@ -7,6 +7,7 @@ from serving_logs import STAGE, log, sampling
 
 from anchormatrix.measure.serverlog.parse import parse_serve_log
 from anchormatrix.measure.serverlog.proof import prove
+from anchormatrix.records.session import OffloadSeen, SparseSeen
 from anchormatrix.store.codec import plain
 
 
@@ -57,3 +58,42 @@ def test_a_check_inside_a_request_or_without_a_worker_proves_nothing() -> None:
     late = log(3.0, 2) + check("2.00e-02")
     nobody = "INFO 10-09 08:38:05 Split check: this: relative distance 1.00e+00, limit 1.00e-05\n" + log(3.0, 2)
     assert parse_serve_log(late).checks == parse_serve_log(nobody).checks == ()
+
+
+def worker(text: str, rank: int = 0) -> str:
+    return f"(DiffusionWorker_SP{rank} pid={rank}) INFO 10-09 08:38:05 [offloader.py:479] {text}\n"
+
+
+PLAIN = "Layer-wise offloading enabled on 40 layers (blocks)"
+GROUP = "Distributed layerwise offload: dp_size=2, rank_in_group={}, global_rank={}, group_ranks=[0, 1]"
+SHARED = "Distributed layer-wise offloading enabled on 40 blocks across 1 group(s), transfers={dit: allgather}"
+SKIPPED = "Current device: cpu does not support CPU offloading. Skipping offloading."
+
+
+@pytest.mark.parametrize(
+    ("said", "seen"),
+    [
+        ((), None),
+        ((PLAIN,), OffloadSeen("layerwise-offload", ranks=2, blocks=40, group=1, refusal="")),
+        ((PLAIN, PLAIN), OffloadSeen("layerwise-offload", ranks=2, blocks=80, group=1, refusal="")),
+        ((GROUP, SHARED), OffloadSeen("distributed-layerwise-offload", ranks=2, blocks=40, group=2, refusal="")),
+        ((SHARED,), OffloadSeen("distributed-layerwise-offload", ranks=2, blocks=40, group=1, refusal="")),
+        (
+            ("Model-level offloading enabled: transformer <-> text_encoder (mutual exclusion)",),
+            OffloadSeen("cpu-offload", ranks=2, blocks=0, group=1, refusal=""),
+        ),
+        ((SKIPPED,), OffloadSeen("", ranks=0, blocks=0, group=1, refusal=SKIPPED)),
+    ],
+)
+def test_what_workers_say_of_their_offload_is_kept(said: tuple[str, ...], seen: OffloadSeen | None) -> None:
+    lines = "".join(worker(text.replace("{}", str(rank)), rank) for rank in (0, 1) for text in said)
+    found = prove(parse_serve_log(lines + log(3.0, 2)), {"world": 2, "sp_size": 2}, (None, 9000.5, 9012.0))
+    assert (found.ok, found.offload, found.peak_memory_mb) == (True, seen, 9012.0)
+
+
+def test_a_sparse_call_and_one_that_stayed_dense_are_counted_by_rank_also_in_requests() -> None:
+    active = "RAINFUSION_ATTN active: sparsity=0.80, start_step=10, exempt_layers=0"
+    dense = "RAINFUSION_ATTN staying dense: 1024 video rows is under the 4096-row threshold"
+    lines = log(3.0, 2) + worker(active) + worker(active, 1) + worker(dense, 1)
+    assert prove(parse_serve_log(lines), {"world": 2, "sp_size": 2}).sparse == SparseSeen(active=2, dense=1)
+    assert prove(parse_serve_log(log(3.0, 2)), {"world": 2, "sp_size": 2}).sparse is None
