@@ -1,8 +1,9 @@
 """The supervision agent: a program beside the server it supervises, here or on a host reached over SSH.
 
 It reads one JSON request per line on stdin and answers each with one JSON line on stdout. When its stdin ends (the
-program that asked is gone, in whatever way), or nothing was heard for ``--silence`` seconds, or it gets SIGTERM, SIGINT
-or SIGHUP, it stops the server gently, gives the cards back and ends. All waiting is measured on the monotonic clock.
+program that asked is gone, in whatever way), or nothing was heard for as many seconds as its argument allows, or it
+gets SIGTERM, SIGINT or SIGHUP, it stops the server gently, gives the cards back and ends. All waiting is measured on
+the monotonic clock.
 
 Standard library only, Python 3.8 or later: see :mod:`anchormatrix.hosts.bundle` for how it comes to a host that knows
 nothing of this project.
@@ -10,7 +11,6 @@ nothing of this project.
 
 from __future__ import annotations
 
-import argparse
 import base64
 import contextlib
 import json
@@ -39,9 +39,9 @@ class GoneError(Exception):
 class Agent:
     """Answers requests on stdin until it ends."""
 
-    def __init__(self, keep: Sequence[int], silence_s: float) -> None:
-        self._keep = list(keep)
+    def __init__(self, silence_s: float) -> None:
         self._locks: list[int] = []
+        self._adopted: list[int] = []
         self._log = ""
         self._silence_s = silence_s
         self._heard = time.monotonic()
@@ -51,7 +51,6 @@ class Agent:
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         self._told_to_end = False
-        self._asker_lives = False
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._end)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
@@ -74,9 +73,7 @@ class Agent:
             # Whoever asked is not there to be told: the record lies beside the log.
             with contextlib.suppress(OSError):
                 Path(self._log + RECORD_SUFFIX).write_text(json.dumps(record), encoding="utf-8")
-        over = not record["survivors"]
-        locks.give_back(self._keep, clear=over and not self._asker_lives)
-        locks.give_back(self._locks, clear=over)
+        locks.give_back(self._locks, clear=not record["survivors"])
 
     def _end(self, *_: object) -> None:
         self._told_to_end = True
@@ -145,21 +142,24 @@ class Agent:
         Path(log).parent.mkdir(parents=True, exist_ok=True)
         file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
-            self._server.start(argv, complete, file, self._keep + self._locks)
+            self._server.start(argv, complete, file, self._locks)
         except FileNotFoundError:
             return {"error": "missing", "path": complete["PATH"]}
         finally:
             os.close(file)
         return {"pid": self._server.pid}
 
-    def _op_bye(self) -> dict[str, Any]:
-        """The end that follows is wanted: whoever lent the lock files goes on holding them."""
-        self._asker_lives = True
-        return {}
+    def _op_release(self) -> dict[str, Any]:
+        """Stop the server and give the cards back; ``over``: nothing is left, so that this agent may serve again."""
+        over = not self._op_stop(self._server.grace_s)["survivors"]
+        locks.give_back(self._locks, clear=over)
+        self._locks, self._log = [], ""
+        return {"over": over}
 
-    def _op_adopt(self, token: str) -> dict[str, Any]:
-        """Take over what an agent that was killed left behind."""
+    def _op_adopt(self, token: str, directory: str, cards: list[int]) -> dict[str, Any]:
+        """Take over the server that a killed agent left behind; it is the server that holds the locks on its cards."""
         self._server = Supervised(token, self._server.grace_s, [])
+        self._adopted = [locks.open_lock(_expanded(directory), card) for card in cards]
         return {}
 
     def _op_poll(self) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class Agent:
         record = self._server.stop(grace_s)
         if record["how"] == "sigkill":
             # A job killed on several cards can leave their driver slow: say so to whoever comes next.
-            locks.mark(self._keep + self._locks, "a job had to be killed at " + time.strftime("%Y-%m-%dT%H:%M:%S%z"))
+            locks.mark(self._locks + self._adopted, "a job had to be killed at " + time.strftime("%Y-%m-%dT%H:%M:%S%z"))
         return record
 
     def _op_run(self, argv: list[str], env: dict[str, str], path: list[str], timeout_s: float) -> dict[str, Any]:
@@ -281,10 +281,6 @@ def _expanded(path: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run as a program."""
-    parser = argparse.ArgumentParser(prog="agent", description="answer requests on stdin until it ends")
-    parser.add_argument("--keep", default="", help="open lock files to hold on to, such as 3,4")
-    parser.add_argument("--silence", type=float, default=0, help="seconds without a word after which all is stopped")
-    options = parser.parse_args(list(arguments))
-    Agent([int(one) for one in options.keep.split(",") if one], options.silence).serve()
+    """Run as a program; the only argument is the number of seconds without a word after which all is stopped."""
+    Agent(float(arguments[0])).serve()
     return 0

@@ -35,6 +35,10 @@ def _sources() -> bytes:
     return json.dumps(packages + modules).encode()
 
 
-def agent_command(python: str, *options: str) -> tuple[Sequence[str], bytes]:
-    """The words that start an agent under a Python of a host, and what must come first on its stdin."""
-    return (python, "-E", "-S", "-c", _LOADER % len(_sources()), *options), _sources()
+def agent_command(python: str, silence_s: float = 0) -> tuple[Sequence[str], bytes]:
+    """The words that start an agent under a Python of a host, and what must come first on its stdin.
+
+    ``silence_s`` is how long the agent goes on without a word from here; 0 is for ever, where the end of its stdin is
+    sure to be seen.
+    """
+    return (python, "-E", "-S", "-c", _LOADER % len(_sources()), str(silence_s)), _sources()

@@ -1,32 +1,91 @@
-"""Copies of what a host made, where they are kept: under a temporary name first, folders file by file."""
+"""Files fetched from a host: as a plain byte stream, continued where it broke off."""
 
 from __future__ import annotations
 
 import os
-import shutil
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from anchormatrix.errors import HostError, InputError
+from anchormatrix.hosts.supervision import AgentClient
+
+_STALL_S = 60.0
 
 
-def copied_file(origin: Path, to: Path) -> None:
-    """Copy one file; its name appears when it is whole."""
-    to.parent.mkdir(parents=True, exist_ok=True)
-    part = part_name(to, origin.stat().st_size, int(origin.stat().st_mtime))
+@dataclass(frozen=True)
+class RemoteFile:
+    """One regular file; ``name`` is relative to what was asked for, empty when that is the file itself."""
+
+    name: str
+    size: int
+    modified: int
+
+
+Listing = tuple[RemoteFile, ...]
+
+
+def parse_listing(text: str, where: str) -> Listing:
+    """Read ``find -printf '%s %T@ %P\\0'``. Raises :class:`InputError` for a name that leads outside."""
+    found = []
+    for entry in text.split("\0"):
+        if entry:
+            size, modified, name = entry.split(" ", 2)
+            if "\ufffd" in name:
+                raise InputError(f"lists a file whose name is not UTF-8: {name!r}", where=where)
+            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+                raise InputError(f"lists a file outside of it: {name!r}", where=where)
+            found.append(RemoteFile(name, int(size), int(float(modified))))
+    return tuple(found)
+
+
+def fetch_files(client: AgentClient, path: str, listing: Listing, to: Path, alias: str) -> None:
+    """Fetch every file of a listing.
+
+    A file that broke off is continued if it is still the same version there. Raises :class:`HostError`.
+    """
     try:
-        shutil.copyfile(origin, part)
-        os.replace(part, to)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
+        if not (len(listing) == 1 and not listing[0].name):
+            to.mkdir(parents=True, exist_ok=True)
+        for file in listing:
+            target = to / file.name if file.name else to
+            origin = f"{path.rstrip('/')}/{file.name}" if file.name else path
+            _fetch_file(client, origin, file, target, alias)
+    except OSError as error:
+        raise HostError(
+            f"cannot be kept at {to} ({error.strerror})", where=f"{alias}:{path}", todo="see the free space here"
+        ) from None
 
 
-def copied_tree(origin: Path, to: Path) -> None:
-    """Copy the regular files of a folder; links are left out, for they may lead anywhere."""
-    to.mkdir(parents=True, exist_ok=True)
-    for path in sorted(origin.rglob("*")):
-        if path.is_file() and not path.is_symlink():
-            copied_file(path, to / path.relative_to(origin))
+def _fetch_file(client: AgentClient, origin: str, file: RemoteFile, to: Path, alias: str) -> None:
+    to.parent.mkdir(parents=True, exist_ok=True)
+    part = to.with_name(f".{to.name}.{file.size}-{file.modified}.part")  # only the same version is continued
+    for stale in to.parent.glob(f".{glob_safe(to.name)}.*.part"):
+        if stale != part:
+            stale.unlink(missing_ok=True)
+    with part.open("ab", buffering=0) as stream:
+        have = stream.tell()
+        if have > file.size:
+            stream.truncate(0)
+            have = 0
+        if have < file.size:
+            answer = client.stream(file.size - have, _STALL_S, _whole_writer(stream), file=origin, offset=have)
+            if "error" in answer:
+                raise HostError(f"cannot be read ({answer['text']})", where=f"{alias}:{origin}")
+    os.utime(part, (file.modified, file.modified))
+    os.replace(part, to)
 
 
-def part_name(to: Path, size: int, modified: int) -> Path:
-    """The temporary name of a file on its way: it names the version, so that only the same one is continued."""
-    return to.with_name(f".{to.name}.{size}-{modified}.part")
+def _whole_writer(stream: IO[bytes]) -> Callable[[bytes], None]:
+    def write(data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[stream.write(view) :]
+
+    return write
+
+
+def glob_safe(name: str) -> str:
+    """A file name with the characters of patterns made harmless."""
+    return "".join(f"[{char}]" if char in "*?[" else char for char in name)

@@ -19,7 +19,7 @@ from typing import Any
 
 SUSPECT = "suspect"
 _HOLDER_BYTES = 8192
-_PASSING_LOOK_S = 0.05
+_PASSING_LOOK_S = 0.2
 
 
 class HeldError(Exception):
@@ -52,6 +52,25 @@ def take(
         else:
             if files is not None:
                 return files
+
+
+def open_lock(directory: str, card: int) -> int:
+    """Open the lock file of a card, made if need be, without locking it."""
+    path, flags = _lock_path(directory, card), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+    for _ in range(20):
+        # Without O_CREAT first: kernels refuse O_CREAT on another user's file in a sticky folder.
+        try:
+            return os.open(path, flags)
+        except FileNotFoundError:
+            pass
+        except PermissionError:
+            time.sleep(0.005)  # its maker has not opened it to everybody yet
+            continue
+        with contextlib.suppress(FileExistsError):
+            file = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
+            os.fchmod(file, 0o666)
+            return file
+    return os.open(path, flags)
 
 
 def give_back(files: Sequence[int], clear: bool = True) -> None:
@@ -99,6 +118,10 @@ def holders(directory: str) -> list[dict[str, Any]]:
     return sorted(found, key=lambda holder: int(holder["card"]))
 
 
+def _lock_path(directory: str, card: int) -> str:
+    return str(Path(directory) / f"card-{card}.lock")
+
+
 def _make_folder(directory: str) -> None:
     path = Path(directory)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -112,13 +135,12 @@ def _take_now(directory: str, cards: Sequence[int], holder: dict[str, Any]) -> l
     files: list[int] = []
     try:
         for card in cards:
-            path = str(Path(directory) / f"card-{card}.lock")
-            files.append(_open_lock(path))
+            files.append(open_lock(directory, card))
             try:
                 fcntl.flock(files[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise HeldError(card, _read_holder(files[-1])) from None
-            if not _is_still(path, files[-1]):
+            if not _is_still(_lock_path(directory, card), files[-1]):
                 give_back(files, clear=False)
                 return None
         for card, file in zip(cards, files):  # noqa: B905  Python 3.8 has no strict
@@ -128,24 +150,6 @@ def _take_now(directory: str, cards: Sequence[int], holder: dict[str, Any]) -> l
         give_back(files, clear=False)
         raise
     return files
-
-
-def _open_lock(path: str) -> int:
-    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
-    for _ in range(20):
-        # Without O_CREAT first: kernels refuse O_CREAT on another user's file in a sticky folder.
-        try:
-            return os.open(path, flags)
-        except FileNotFoundError:
-            pass
-        except PermissionError:
-            time.sleep(0.005)  # its maker has not opened it to everybody yet
-            continue
-        with contextlib.suppress(FileExistsError):
-            file = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
-            os.fchmod(file, 0o666)
-            return file
-    return os.open(path, flags)
 
 
 def _is_still(path: str, file: int) -> bool:

@@ -11,17 +11,15 @@ from pathlib import Path
 
 
 class AgentPipes:
-    """An agent on this machine, started in ``folder``, that holds on to open lock files; see
-    :class:`anchormatrix.hosts.supervision.Wire`."""
+    """An agent on this machine, started in ``folder``; see :class:`anchormatrix.hosts.supervision.Wire`."""
 
-    def __init__(self, argv: Sequence[str], folder: Path, keep: Sequence[int]) -> None:
+    def __init__(self, argv: Sequence[str], folder: Path) -> None:
         self._child = subprocess.Popen(
             list(argv),
             cwd=folder,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            pass_fds=list(keep),
             start_new_session=True,
         )
         self._said: str | None = None

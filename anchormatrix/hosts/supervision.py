@@ -139,8 +139,6 @@ class AgentClient:
 
     def end(self, timeout_s: float) -> None:
         """Let the agent stop what it supervises, give cards back and end. Idempotent."""
-        with contextlib.suppress(HostError):
-            self.ask("bye")
         with self._lock:
             with self._sending:  # no beat may follow
                 first, self.ended = not self.ended, True

@@ -14,9 +14,9 @@ from anchormatrix.hosts import locks, processes
 from anchormatrix.hosts.bundle import agent_command
 
 
-def started(tmp_path: Path, *options: str) -> tuple[subprocess.Popen[bytes], int]:
+def started(tmp_path: Path, silence_s: float = 0) -> tuple[subprocess.Popen[bytes], int]:
     """An agent that holds card 3 and runs a server; returns both process and server id."""
-    words, sources = agent_command(sys.executable, *options)
+    words, sources = agent_command(sys.executable, silence_s)
     agent = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert agent.stdin is not None
     lease = {"directory": str(tmp_path / "leases"), "cards": [3], "holder": {"what": "test"}, "wait_s": 0}
@@ -54,7 +54,7 @@ def assert_all_is_over(agent: subprocess.Popen[bytes], server: int, tmp_path: Pa
 
 
 def test_silence_ends_it(tmp_path: Path):
-    agent, server = started(tmp_path, "--silence", "0.5")
+    agent, server = started(tmp_path, 0.5)
     with agent:
         assert_all_is_over(agent, server, tmp_path)
 
@@ -78,7 +78,7 @@ def test_a_request_it_does_not_understand_ends_it(tmp_path: Path, line: bytes):
 
 
 def test_a_beat_keeps_it_alive_and_has_no_answer(tmp_path: Path):
-    agent, server = started(tmp_path, "--silence", "30")
+    agent, server = started(tmp_path, 30)
     with agent:
         assert agent.stdin is not None
         agent.stdin.write(b'{"op": "beat"}\n')

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 CONTENDER = """
 import os, random, sys, time
+from collections.abc import Iterator
 from pathlib import Path
 from anchormatrix.hosts.local import LocalHost
 from anchormatrix.records.settings.things import HostSettings
@@ -46,8 +48,10 @@ sys.stdin.read()
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> LocalHost:
-    return LocalHost(HostSettings("here", lease_dir=str(tmp_path / "leases")))
+def host(tmp_path: Path) -> Iterator[LocalHost]:
+    opened = LocalHost(HostSettings("here", lease_dir=str(tmp_path / "leases")))
+    yield opened
+    opened.close()
 
 
 def test_a_held_card_is_refused_and_the_holder_named(host: LocalHost):

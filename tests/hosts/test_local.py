@@ -295,6 +295,32 @@ def test_a_server_whose_agent_was_killed_is_still_stopped(host: LocalHost, tmp_p
     assert not lives(server.pid)
 
 
+def test_cards_whose_agent_was_killed_become_suspect_when_their_server_is(host: LocalHost, tmp_path: Path):
+    with host.lease([2], holder={"what": "test"}, wait_s=0) as lease:
+        server = python(host, STUBBORN, tmp_path / "log", lease=lease)
+        parent = processes.entry(server.pid)
+        assert parent is not None
+        os.kill(parent.parent, signal.SIGKILL)
+        assert [(card["card"], card["held"]) for card in host.holders()] == [(2, True)]  # by the server
+        assert server.stop(grace_s=0.4).how == "sigkill"
+    with host.lease([2], holder={}, wait_s=1) as lease:
+        assert lease.suspect == (2,)
+
+
+def test_an_agent_that_gave_its_cards_back_serves_the_next_lease(host: LocalHost, tmp_path: Path):
+    parents = []
+    for name in ("first", "second"):
+        with host.lease([0], holder={}, wait_s=0) as lease:
+            server = python(host, POLITE, tmp_path / name, lease=lease)
+            entry = processes.entry(server.pid)
+            assert entry is not None
+            parents.append(entry.parent)
+        assert not lives(server.pid)
+        assert host.holders() == []
+        assert server.poll() == 0
+    assert parents[0] == parents[1]
+
+
 # --- when the measuring script is gone ------------------------------------------------------------------------------
 
 MEASURING = """

@@ -21,9 +21,9 @@ from small_servers import POLITE, lives, wait_until
 from anchormatrix.errors import HostError, InputError, LeaseError
 from anchormatrix.hosts import processes
 from anchormatrix.hosts.base import Lease, SupervisedCommand
+from anchormatrix.hosts.copying import RemoteFile, parse_listing
 from anchormatrix.hosts.local import LocalHost
 from anchormatrix.hosts.open import open_host
-from anchormatrix.hosts.ssh.copying import RemoteFile, parse_listing
 from anchormatrix.hosts.ssh.host import SshHost
 from anchormatrix.records.settings.things import HostSettings, SshSettings
 

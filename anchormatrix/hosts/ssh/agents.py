@@ -9,10 +9,10 @@ import threading
 import paramiko
 
 from anchormatrix.errors import HostError
+from anchormatrix.hosts.agents import Agents
 from anchormatrix.hosts.bundle import agent_command
 from anchormatrix.hosts.ssh.channel import AgentChannel
 from anchormatrix.hosts.ssh.connection import Connection, connect
-from anchormatrix.hosts.supervision import ANSWER_S, AgentClient
 from anchormatrix.records.settings.things import SshSettings
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # what it would say on stderr, our errors say
@@ -20,66 +20,36 @@ logging.getLogger("paramiko").addHandler(logging.NullHandler())  # what it would
 SILENCE_S = 30.0
 """After this long without a word from here the agent on the host stops what it supervises."""
 
-RELEASE_S = 180.0
-"""How long an agent may take to stop what it supervises and to give cards back."""
-
 _BEAT_S = 5.0
 
 
-class Agents:
-    """One agent for commands and files, and as many more as there are leases and servers.
-
-    A broken connection is made again when it is next needed; the agents that ran over it are lost.
-    """
+class SshAgents(Agents):
+    """Agents behind a connection that is made again when it broke and is next needed; those it carried are lost."""
 
     def __init__(self, alias: str, ssh: SshSettings) -> None:
-        self._alias = alias
+        super().__init__(alias)
         self._ssh = ssh
-        self._lock = threading.RLock()
         self._connection: Connection | None = None
         self._serving: Connection | None = None
-        self._clients: list[AgentClient] = []
-        self._closed = threading.Event()
+        self._end = threading.Event()
         # Both are needed soon; an interpreter there takes its time to start, so let them start side by side.
-        self._served = self.another()
-        self._spare: AgentClient | None = self.another()
+        self._service = self.another()
+        self.put_back(self.another())
         threading.Thread(target=self._beat, daemon=True, name=f"beat-{alias}").start()
 
     @property
     def connected(self) -> bool:
-        """Whether the connection that agents run over stands."""
         return self._connection is not None and self._connection.alive
 
-    @property
-    def closed(self) -> bool:
-        """Whether :meth:`close` was called."""
-        return self._closed.is_set()
-
-    def service(self) -> AgentClient:
-        """The agent for commands and files; another one when the last was lost."""
-        with self._lock:
-            if self._served.lost or not self.connected:
-                self._served = self.another()
-            return self._served
-
-    def unused(self) -> AgentClient:
-        """An agent that supervises nothing yet."""
-        with self._lock:
-            client, self._spare = self._spare, None
-            return client if client is not None and self.connected else self.another()
-
-    def another(self) -> AgentClient:
-        """Start one more agent. Raises :class:`HostError` when the host cannot be reached."""
-        words, sources = agent_command(self._ssh.python, "--silence", str(SILENCE_S))
+    def wire(self) -> AgentChannel:
+        words, sources = agent_command(self._ssh.python, SILENCE_S)
         try:
             channel = self._transport().open_session(timeout=self._ssh.connect_timeout_s)
             channel.exec_command(f"exec {shlex.join(words)}")
             channel.sendall(sources)
         except (paramiko.SSHException, EOFError, OSError) as error:
             raise self._lost(error) from None
-        client = AgentClient(AgentChannel(channel), self._alias)
-        self._clients.append(client)
-        return client
+        return AgentChannel(channel)
 
     def serving_transport(self) -> paramiko.Transport:
         """A second connection for the forwarded ports, so that no mishap on them can touch the agents."""
@@ -88,16 +58,10 @@ class Agents:
                 self._serving = connect(self._ssh)
             return self._serving.transport
 
-    def end_all_but_service(self) -> None:
-        """Let every agent but the one for commands and files stop what it supervises and end."""
-        for client in self._clients:
-            if client is not self._served:
-                client.end(RELEASE_S)
-
     def close(self) -> None:
         """End the last agent and disconnect."""
-        self._served.end(ANSWER_S)
-        self._closed.set()
+        super().close()
+        self._end.set()
         for connection in (self._serving, self._connection):
             if connection:
                 connection.close()
@@ -106,6 +70,7 @@ class Agents:
         with self._lock:
             if self._connection is None or not self._connection.alive:
                 self._connection = connect(self._ssh)
+                self._idle.clear()  # they were lost with the connection before
             return self._connection.transport
 
     def _lost(self, error: Exception) -> HostError:
@@ -116,6 +81,6 @@ class Agents:
         )
 
     def _beat(self) -> None:
-        while not self._closed.wait(_BEAT_S):
+        while not self._end.wait(_BEAT_S):
             for client in list(self._clients):
                 client.beat()
