@@ -1,4 +1,4 @@
-"""The serving protocol, client side: readiness, requests, the profiler, and why a server did not start."""
+"""The serving protocol, client side: readiness, requests, the profiler."""
 
 from __future__ import annotations
 
@@ -37,14 +37,6 @@ class Response:
     fingerprint: str | None = None
     error: str = ""
     peak_memory_mb: float | None = None
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why a server did not start or died: the cause in one word, and the line that says so."""
-
-    cause: str
-    line: str
 
 
 class ServingClient:
@@ -221,59 +213,3 @@ def _multipart(fields: dict[str, str]) -> dict[str, tuple[None, str]]:
 def _short(value: object) -> str:
     text = " ".join(str(value).split())
     return text if len(text) <= _ERROR_CHARS else text[: _ERROR_CHARS - 1] + "…"
-
-
-# A port that is taken and a failed communicator both mention the collective library: the more particular come first.
-_FATAL = tuple(
-    (cause, re.compile(pattern, re.MULTILINE))
-    for cause, pattern in (
-        ("port", r"[Aa]ddress already in use|\[Errno 98\]|EADDRINUSE|[Pp]ort \d+ is already|\bEI0019\b|bound already"),
-        (
-            "out_of_memory",
-            r"OutOfMemoryError|(?:CUDA|NPU|HIP|device) out of memory|Error: .*out of memory|\bEL0004\b|\bMemoryError\b",
-        ),
-        (
-            "communicator_init",
-            r"hcclCommInit|HCCL function error|call hccl api failed|\bEI00(?:0[1-9]|1[0-8])\b|ncclCommInit|NCCL error"
-            r"|ncclSystemError|DistBackendError|connectFullMesh failed",
-        ),
-        ("killed", r"\bKilled$|\bSIGKILL\b|[Ee]xit ?code:? ?-9\b|exitcode=-9\b|\bsignal 9\b|Out of memory: Killed"),
-        ("bad_flag", r"unrecognized arguments|error: argument |invalid choice: |arguments are required: "),
-        (
-            "model_missing",
-            r"RepositoryNotFoundError|Repository Not Found|does not appear to have a file|not a local folder",
-        ),
-        ("disk_full", r"No space left on device"),
-    )
-)
-_CRASH = re.compile(
-    r"^(?:\([^()]*\) *)*(?:[A-Z]+ \S+ \S+ \[[^\]]*\] *)?((?:\w+\.)*\w*(?:Error|Exception): .*)$", re.MULTILINE
-)
-_TAIL_CHARS = 50_000
-
-
-def startup_failure(log_text: str, *, exited: bool = False) -> Failure | None:
-    """Why a server did not start or died, from its log; ``None`` when the log names no cause.
-
-    Looked at are the log up to the first request and its end. The first line with a fatal cause is the root: what
-    follows it is the echo of other ranks. Causes: ``port``, ``out_of_memory``, ``communicator_init``, ``killed``,
-    ``bad_flag``, ``model_missing``, ``disk_full``; with ``exited`` also ``crashed``, the last exception of any kind,
-    which while the server runs may have been handled.
-    """
-    head, marker, rest = log_text.partition("sampling params:")
-    parts = [head, rest[-_TAIL_CHARS:]] if marker else [head]
-    for part in parts:
-        found = [
-            (match.start(), order, match) for order, (_, rule) in enumerate(_FATAL) if (match := rule.search(part))
-        ]
-        if found:
-            start, order, _ = min(found)
-            return Failure(_FATAL[order][0], _line_at(part, start))
-    crashes = list(_CRASH.finditer(parts[-1])) if exited else []
-    return Failure("crashed", _line_at(parts[-1], crashes[-1].start())) if crashes else None
-
-
-def _line_at(text: str, place: int) -> str:
-    end = text.find("\n", place)
-    line = text[text.rfind("\n", 0, place) + 1 : end if end >= 0 else len(text)]
-    return _short("".join(char if char.isprintable() else " " for char in line))

@@ -12,6 +12,7 @@ from anchormatrix.measure.order import SessionOrder
 from anchormatrix.measure.ramp import first_steady
 from anchormatrix.measure.rows import Row
 from anchormatrix.measure.served import DidNotRunError
+from anchormatrix.measure.serverlog.failures import may_differ
 from anchormatrix.measure.serverlog.parse import ServeLog
 from anchormatrix.records.host import HostState
 from anchormatrix.records.requests import Role
@@ -56,8 +57,9 @@ def judge_session(
         return Judgement(SessionStatus.VOID, f"the form computes something else: {proof.check.words}")
     timed = sum(row.step_s is not None for row in rows)
     if failure is not None:
-        by_chance = failure.cause == "port" or (timed > 0 and failure.cause != "out_of_memory")
-        killed = f"{order.form.name} was killed while it ran" if failure.cause == "killed" else ""
+        differs = may_differ(failure.failure)
+        by_chance = timed > 0 if differs is None else differs
+        killed = f"{order.form.name} was killed while it ran" if failure.killed else ""
         return Judgement(SessionStatus.DID_NOT_RUN, str(failure), by_chance, killed)
     if not log.stage_lines:
         reason = "the server logs no stage times, although its pipeline profiler is on: this model cannot be measured"

@@ -9,30 +9,32 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from anchormatrix.engines.base import ServeCommand
-from anchormatrix.engines.serving import Failure, Response, ServingClient, startup_failure
+from anchormatrix.engines.serving import Response, ServingClient
 from anchormatrix.errors import AnchorMatrixError, HostError
 from anchormatrix.hosts.base import Host, Lease, RunningProcess, StopRecord, SupervisedCommand
+from anchormatrix.measure.serverlog.failures import failure_of, first_errors, known_failure
+from anchormatrix.measure.serverlog.grammar import plain_lines
 from anchormatrix.measure.serverlog.parse import Request, ServeLog, parse_serve_log
 from anchormatrix.records.requests import RequestStatus, Role
-from anchormatrix.records.session import Stop
+from anchormatrix.records.session import Failure, Stop
 from anchormatrix.records.settings.whole import Settings
 
 _POLL_MIN_S, _POLL_MAX_S = 0.03, 0.5
 _FATAL_GRACE_S = 2.0  # a server that logged a fatal cause gets this long to end by itself
 _LOG_LATE_S = 1.0  # lines of other ranks may follow the response
 _LOST_AFTER_S = 10.0  # at least this long after whole timing an answer is given up
-_EVIDENCE_LINES = 12
+_LAST_LINES, _TAIL_CHARS = 3, 20_000
 _KILLED = (-9, 137)  # as a signal, and as a shell or container reports it
-_TELLING = ("error", "Error", "ERROR", "Exception", "Traceback", "Killed", "died", "failed", "WARNING")
 
 
 class DidNotRunError(AnchorMatrixError):
-    """A form did not run through: ``cause`` in one word, ``evidence`` the log lines that say so."""
+    """A form did not run through: why, ``evidence`` from its log, and whether its main process was ``killed``."""
 
-    def __init__(self, what: str, *, cause: str, evidence: tuple[str, ...] = ()) -> None:
-        super().__init__(what)
-        self.cause = cause
+    def __init__(self, what: str, failure: Failure, *, evidence: tuple[str, ...] = (), killed: bool = False) -> None:
+        super().__init__(f"{what}: {failure.words}")
+        self.failure = failure
         self.evidence = evidence
+        self.killed = killed or failure.id == "killed"
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ class Served:
             self._fail_if_dead(index)
         self._bad_in_a_row = self._bad_in_a_row + 1 if failed else 0
         if self._bad_in_a_row > 1:
-            raise self._did_not_run(f"request {index + 1} failed: {response.error or 'no answer'}", "request_failed")
+            raise self._did_not_run(f"request {index + 1} failed: {response.error or 'no answer'}")
         return request
 
     def _start(self) -> None:
@@ -151,15 +153,15 @@ class Served:
         limit_s = self._settings.engine.ready_timeout_s
         deadline, pause_s, fatal_since = time.monotonic() + limit_s, _POLL_MIN_S, None
         while not self.client.ready():
-            failure = startup_failure(self.log_text())
+            failure = known_failure(self.log_text())
             if failure and fatal_since is None:
                 fatal_since = time.monotonic()
             if self._exited():
-                raise self._did_not_run("the server ended before it was ready", "exited")
+                raise self._did_not_run("the server ended before it was ready")
             if failure and fatal_since is not None and time.monotonic() - fatal_since > _FATAL_GRACE_S:
-                raise self._did_not_run("the server cannot become ready", failure.cause)
+                raise self._did_not_run("the server cannot become ready")
             if time.monotonic() > deadline:
-                raise self._did_not_run(f"the server was not ready after {limit_s:g} s", "ready_timeout")
+                raise self._did_not_run(f"the server was not ready after {limit_s:g} s")
             time.sleep(pause_s)
             pause_s = min(pause_s * 1.3, _POLL_MAX_S)
 
@@ -212,19 +214,15 @@ class Served:
     def _fail_if_dead(self, index: int) -> None:
         for _ in range(10):
             if self._exited():
-                raise self._did_not_run(f"the server died in request {index + 1}", "died")
+                raise self._did_not_run(f"the server died in request {index + 1}")
             time.sleep(0.1)
         if self.sent[-1].response.status is RequestStatus.LOST and not self.client.ready():
-            raise self._did_not_run(f"request {index + 1} hangs: {self.sent[-1].response.error}", "hang")
+            raise self._did_not_run(f"request {index + 1} hangs: {self.sent[-1].response.error}")
 
-    def _did_not_run(self, what: str, cause: str) -> DidNotRunError:
+    def _did_not_run(self, what: str) -> DidNotRunError:
         text = self.log_text()
         code = self._process.poll() if self._process else None
-        failure = startup_failure(text, exited=code is not None) or Failure(cause, "")
-        if code in _KILLED and failure.cause != "out_of_memory":
-            failure = Failure("killed", failure.line or f"exit code {code}")
-        said = f": {failure.line}" if failure.line else ""
-        return DidNotRunError(f"{what} ({failure.cause}){said}", cause=failure.cause, evidence=evidence(text))
+        return DidNotRunError(what, failure_of(text, code), evidence=evidence(text), killed=code in _KILLED)
 
     def _stop(self) -> None:
         if self._client is not None:
@@ -234,12 +232,10 @@ class Served:
 
 
 def evidence(text: str) -> tuple[str, ...]:
-    """The last lines of a log that tell something, and its very last ones, in order, printable and cut to length."""
-    lines = [line.rsplit("\r", 1)[-1].strip() for line in text[-200_000:].splitlines()]
-    lines = [line for line in lines if line]
-    telling = [i for i, line in enumerate(lines) if any(word in line for word in _TELLING)][-_EVIDENCE_LINES:]
-    chosen = sorted({*telling, *range(max(0, len(lines) - 3), len(lines))})[-_EVIDENCE_LINES:]
-    return tuple("".join(c if c.isprintable() else " " for c in lines[i])[:400] for i in chosen)
+    """The first error of each rank, then the log's last lines, printable and cut to length."""
+    lines = [line.strip() for line in plain_lines(text[-_TAIL_CHARS:]) if line.strip()]
+    last = ("".join(c if c.isprintable() else " " for c in line)[:400] for line in lines[-_LAST_LINES:])
+    return tuple(dict.fromkeys((*first_errors(text), *last)))
 
 
 def stop_of(stopped: StopRecord | None) -> Stop:

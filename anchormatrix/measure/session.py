@@ -99,7 +99,7 @@ class _Try:
         refusal = self.rig.engine.refusal(form)
         if refusal:
             judgement = Judgement(SessionStatus.DID_NOT_RUN, f"the engine refuses the form: {refusal}")
-            return Finished(TimedSession(self._session(judgement, ServeCommand((), {}), ()))), judgement
+            return Finished(TimedSession(self._session(judgement, ServeCommand((), {}), None))), judgement
         health = self.settings.health
         holder = {"what": f"{form.name} w{self.order.window} of {contract.id}"}
         wait_s = health.busy_wait_s if health.on_busy == OnBusy.WAIT else 0.0
@@ -228,7 +228,7 @@ class _Try:
         ramp = ramp_of(self.warmups, rows, self.settings.matrix.warmups.steady_pct)
         closure = closure_pct(row.timed for row in rows if row.timed is not None)
         session = replace(
-            self._session(judgement, served.command, failure.evidence if failure else ()),
+            self._session(judgement, served.command, failure),
             proof=proof,
             ramp=ramp,
             log=_counts(log, rows, closure),
@@ -240,7 +240,7 @@ class _Try:
         )
         return Finished(TimedSession(session, records_of(rows)), text), judgement
 
-    def _session(self, judgement: Judgement, command: ServeCommand, evidence: tuple[str, ...]) -> Session:
+    def _session(self, judgement: Judgement, command: ServeCommand, failure: DidNotRunError | None) -> Session:
         """What is known of every attempt, also of one that started nothing."""
         return Session(
             contract=self.order.contract.id,
@@ -248,7 +248,8 @@ class _Try:
             window=self.order.window,
             status=judgement.status,
             reason=judgement.reason,
-            evidence=evidence,
+            evidence=failure.evidence if failure else (),
+            failure=failure.failure if failure else None,
             command=tuple(command.argv),
             env=dict(command.env),
             started_at=self.began.isoformat(timespec="seconds"),

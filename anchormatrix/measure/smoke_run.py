@@ -27,6 +27,7 @@ from anchormatrix.records.contract import Contract, ContractList, GroupCondition
 from anchormatrix.records.form import Form
 from anchormatrix.records.host import HostState
 from anchormatrix.records.requests import Role
+from anchormatrix.records.session import Failure
 from anchormatrix.records.settings.values import OnBusy
 from anchormatrix.records.smoke import Finding, FindingKind, Reference, Smoke, SmokeStatus
 from anchormatrix.store.codec import read_record
@@ -43,6 +44,7 @@ class SmokeRun:
     problem: str
     evidence: tuple[str, ...]
     stopped: StopRecord | None
+    failure: Failure | None = None
 
 
 def run_smoke(
@@ -95,6 +97,7 @@ def run_smoke(
         command=tuple(run.command.argv),
         started_at=run.started_at,
         evidence=run.evidence,
+        failure=run.failure,
         tried=tuple(item.form.name for item in runs),
         stop=stop_of(run.stopped),
         reference=reference,
@@ -182,12 +185,12 @@ def smoke_under(contract: Contract, form: Form, rig: Rig, lease: Lease) -> Smoke
 
     served = Served(rig.host, rig.settings, command, lease=lease, log_path=f"{scratch}/server.log")
     request: Request | None = None
-    problem, evidence = "", tuple[str, ...]()
+    problem, failed = "", None
     try:
         with served:
             request = served.ask(Role.SMOKE, "", rig.settings.smoke.steps)
     except DidNotRunError as error:
-        problem, evidence = str(error), error.evidence
+        problem, failed = str(error), error
     if not problem:
         log = parse_serve_log(served.log_text())
         proof = prove(log, rig.engine.expected_groups(form))
@@ -196,7 +199,8 @@ def smoke_under(contract: Contract, form: Form, rig: Rig, lease: Lease) -> Smoke
             problem = "the server logged no request"
         elif not proof.ok:  # its speed would be that of another form
             request, problem = None, f"did not take effect: {'; '.join(proof.failures)}"
-    return SmokeRun(form, served.command, started, request, problem, evidence, served.stopped)
+    evidence, failure = (failed.evidence, failed.failure) if failed else ((), None)
+    return SmokeRun(form, served.command, started, request, problem, evidence, served.stopped, failure)
 
 
 def smoke_command(contract: Contract, form: Form, rig: Rig, port: int) -> ServeCommand:

@@ -14,10 +14,10 @@ from typing import Any
 
 from anchormatrix.decide.cells import build_cells
 from anchormatrix.decide.verdict import judge
-from anchormatrix.engines.serving import startup_failure
 from anchormatrix.engines.vllm_omni import expected_groups
 from anchormatrix.errors import ConfigError, InputError
 from anchormatrix.measure.ramp import first_steady
+from anchormatrix.measure.serverlog.failures import failure_of
 from anchormatrix.measure.serverlog.parse import Request, ServeLog, closure_pct, parse_serve_log
 from anchormatrix.measure.serverlog.proof import prove
 from anchormatrix.records.cells import Cell
@@ -165,8 +165,7 @@ def _row(request: Request, tier: str) -> RequestRow:
 
 def _status(text: str, log: ServeLog, form: Form | None, repeats: Sequence[Request]) -> tuple[SessionStatus, str]:
     if not log.requests:
-        failure = startup_failure(text, exited=True)
-        return SessionStatus.DID_NOT_RUN, f"{failure.cause}: {failure.line}" if failure else "the log holds no request"
+        return SessionStatus.DID_NOT_RUN, f"the log holds no request: {failure_of(text).words}"
     if not log.stage_lines:
         return SessionStatus.UNMEASURABLE, "the server logs no stage times"
     proof = prove(log, expected_groups(form)) if form else None

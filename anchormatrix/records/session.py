@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from anchormatrix.errors import quoted_line
 from anchormatrix.records.base import FileRecord, Record
 
 Window = Annotated[int, msgspec.Meta(ge=1)]
@@ -162,6 +163,31 @@ class Stop(Record, frozen=True, omit_defaults=True):
     survivors: int | None = None
 
 
+class Failure(Record, frozen=True, omit_defaults=True):
+    """Why a server is gone: ``id`` and words of the catalogue of failures, and the ``line`` of the log that says so.
+
+    ``unknown`` has neither check nor cure; its ``line`` is the first error, empty when none was logged.
+    """
+
+    id: str
+    cause: str
+    line: str = ""
+    check: str = ""
+    cure: str = ""
+    source: str = ""
+
+    @property
+    def words(self) -> str:
+        """Cause and line as the end of a sentence."""
+        cause = self.cause if self.check else f"cause {self.cause}"
+        return f"{cause} {quoted_line(self.line)}" if self.line else cause
+
+    @property
+    def advice(self) -> str:
+        """What to check and what helps; empty when the cause is not known."""
+        return f"Check: {self.check}. Cure: {self.cure}." if self.check else ""
+
+
 class SeenProcess(Record, frozen=True):
     """A process on a card."""
 
@@ -208,7 +234,8 @@ class Session(FileRecord, frozen=True, kw_only=True, omit_defaults=True):
     """One session of one form in one window, as ``session.json`` holds it.
 
     What is ``None`` does not exist: a skipped session has neither times nor a log, a form that the engine refuses was
-    never started. ``stopped_early`` says why the adaptive design ended it; ``generation`` how often it had been asked
+    never started. ``failure`` is why its server is gone, ``evidence`` the first errors of its ranks and the log's last
+    lines. ``stopped_early`` says why the adaptive design ended it; ``generation`` how often it had been asked
     for again; ``night`` names the sweep it belongs to, or is empty.
     """
 
@@ -218,6 +245,7 @@ class Session(FileRecord, frozen=True, kw_only=True, omit_defaults=True):
     status: SessionStatus
     reason: str
     evidence: tuple[str, ...]
+    failure: Failure | None = None
     command: tuple[str, ...]
     env: dict[str, str]
     started_at: str | None = None

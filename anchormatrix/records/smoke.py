@@ -7,7 +7,7 @@ import enum
 import msgspec
 
 from anchormatrix.records.base import FileRecord, Positive, Record
-from anchormatrix.records.session import Stop
+from anchormatrix.records.session import Failure, Stop
 
 
 class SmokeStatus(enum.StrEnum):
@@ -62,8 +62,9 @@ class Reference(Record, frozen=True):
 class Smoke(FileRecord, frozen=True, kw_only=True, omit_defaults=True):
     """The smoke of a contract's cards, as ``smoke.json`` holds it. Times are in seconds.
 
-    ``tried`` are the forms that were served until one ran, ``reference`` the group it was compared with when nothing
-    else told how fast it should be (``None``: there was none). A group that was occupied has none of these keys.
+    ``tried`` are the forms that were served until one ran, ``failure`` is why the last one's server is gone,
+    ``reference`` the group it was compared with when nothing else told how fast it should be (``None``: there was
+    none). A group that was occupied has none of these keys.
     ``state`` is the health and occupancy of the cards it was made in, as one word; ``generation`` how often it had been
     asked for again; ``night`` names the sweep it belongs to, or is empty.
     """
@@ -79,6 +80,7 @@ class Smoke(FileRecord, frozen=True, kw_only=True, omit_defaults=True):
     command: tuple[str, ...]
     started_at: str
     evidence: tuple[str, ...]
+    failure: Failure | None = None
     tried: tuple[str, ...] = ()
     stop: Stop | None = None
     reference: Reference | msgspec.UnsetType | None = msgspec.UNSET

@@ -23,6 +23,7 @@ from anchormatrix.measure.live_cards import tenants, unfit
 from anchormatrix.measure.ramp import first_steady
 from anchormatrix.measure.rows import aligned, records_of
 from anchormatrix.measure.served import Sent
+from anchormatrix.measure.serverlog.failures import failure_of
 from anchormatrix.measure.serverlog.parse import parse_serve_log
 from anchormatrix.measure.serverlog.proof import prove
 from anchormatrix.planning import adaptive
@@ -138,8 +139,7 @@ def _session(bench: Bench, contract: Contract, form: Form, order: adaptive.Order
     start = session.startup()
     bench.spend(start.virtual_s, contract.cards)
     if start.end:
-        reason = parse_serve_log(start.text).failure
-        return _result(contract, order, SessionStatus.DID_NOT_RUN, reason.cause if reason else "died")
+        return _result(contract, order, SessionStatus.DID_NOT_RUN, failure_of(start.text).words)
     texts, sent = [start.text], list[Sent]()
 
     def ask(role: Role, tier: str) -> float | None:

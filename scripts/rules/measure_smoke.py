@@ -62,6 +62,8 @@ def main() -> int:
     out = args.out or results / contract.id / "smoke.json"
     write_record(out, smoke)
     say(f"{contract.id}: {smoke.status} {'; '.join(finding.text for finding in smoke.findings)}".rstrip())
+    if smoke.failure and smoke.failure.advice:
+        say(smoke.failure.advice)
     return 0
 
 

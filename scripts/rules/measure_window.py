@@ -62,6 +62,8 @@ def main() -> int:
     write_session(out, finished.timed, finished.log_text)
     session = finished.session
     say(f"{session.form} window {session.window}: {session.status} {session.reason}".rstrip())
+    if session.failure and session.failure.advice:
+        say(session.failure.advice)
     if problem := record_beside(settings.history.file, out):
         say(problem)
     return 0

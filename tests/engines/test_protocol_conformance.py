@@ -20,7 +20,7 @@ from protocol_suite import (
     serving,
 )
 
-from anchormatrix.engines.serving import startup_failure
+from anchormatrix.measure.serverlog.failures import failure_of
 from anchormatrix.records.form import parse_form
 
 FORM = "tp1-usp2"
@@ -72,8 +72,7 @@ def test_a_rank_that_is_killed_ends_the_server_with_a_line_that_says_so(kind: Ki
         ranks = running.children()
         ranks[1].kill()
         assert running.process.wait(30) != 0
-        failure = startup_failure(running.log_text(), exited=True)
-        assert failure is not None and failure.cause == "killed"
+        assert failure_of(running.log_text()).id == "killed"
         assert psutil.wait_procs(ranks, timeout=5)[1] == []
 
 
@@ -88,8 +87,7 @@ def test_a_taken_port_is_a_failure_with_its_cause(kind: Kind, tmp_path: Path) ->
             assert late.process.wait(60) not in (0, None)
         finally:
             late.process.kill()
-        failure = startup_failure(late.log_text(), exited=True)
-        assert failure is not None and failure.cause == "port"
+        assert failure_of(late.log_text()).id == "port_in_use"
         assert running.client.ready()
 
 

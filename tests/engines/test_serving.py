@@ -1,4 +1,4 @@
-"""The client of the serving protocol against a small server, and the causes of a failed start."""
+"""The client of the serving protocol against a small server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from anchormatrix.config.merge import DEFAULT_FILE, load_settings
-from anchormatrix.engines.serving import ServingClient, startup_failure
+from anchormatrix.engines.serving import ServingClient
 from anchormatrix.records.settings.whole import Settings
 
 
@@ -155,41 +155,3 @@ def test_the_profiler_says_what_went_wrong(url: str, settings: Settings) -> None
     asking = client(url, settings)
     assert asking.start_profile() is None
     assert asking.stop_profile() == "/stop_profile: HTTP 404: not here"
-
-
-@pytest.mark.parametrize(
-    ("line", "cause"),
-    [
-        ("torch.OutOfMemoryError: NPU out of memory. Tried to allocate 2.00 GiB", "out_of_memory"),
-        ("RuntimeError: HCCL function error: hcclCommInitRootInfoConfig", "communicator_init"),
-        ("torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251", "communicator_init"),
-        ("ERROR [Errno 98] error while attempting to bind on address: address already in use", "port"),
-        ("vllm serve: error: unrecognized arguments: --usp-degree 2", "bad_flag"),
-        ("ERROR Worker proc 7 died unexpectedly, exitcode=-9", "killed"),
-        ("huggingface_hub.errors.RepositoryNotFoundError: 404 Client Error", "model_missing"),
-        ("OSError: [Errno 28] No space left on device", "disk_full"),
-    ],
-)
-def test_the_cause_of_a_failed_start_is_recognised(line: str, cause: str) -> None:
-    failure = startup_failure(f"INFO starting\n{line}\nINFO shutting down\n")
-    assert failure is not None
-    assert (failure.cause, failure.line) == (cause, line)
-
-
-def test_the_first_fatal_line_is_the_root() -> None:
-    text = "RuntimeError: NPU out of memory\nRuntimeError: hcclCommInit failed on rank 3\n"
-    failure = startup_failure(text)
-    assert failure is not None
-    assert failure.cause == "out_of_memory"
-
-
-def test_any_exception_counts_only_after_the_end() -> None:
-    text = "(DiffusionWorker_SP0 pid=7) RuntimeError: ACL stream synchronize failed\n"
-    assert startup_failure(text) is None
-    failure = startup_failure(text, exited=True)
-    assert failure is not None
-    assert failure.cause == "crashed"
-
-
-def test_a_healthy_log_has_no_cause() -> None:
-    assert startup_failure("INFO expandable segments avoid out of memory\nINFO ready\n") is None

@@ -145,7 +145,8 @@ def test_a_form_that_cannot_start_keeps_its_evidence(tmp_path: Path) -> None:
     timed, world = measure(tmp_path, start="oom")
     session = timed.session
     assert session.status == "did_not_run"
-    assert "out_of_memory" in session.reason
+    assert session.failure.id == "out_of_memory_card"
+    assert "the card's memory is full" in session.reason
     assert any("OutOfMemoryError" in line for line in session.evidence)
     assert world.servers == 1
 

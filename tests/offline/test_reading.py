@@ -65,7 +65,7 @@ def test_the_captures(tmp_path: Path) -> None:
     assert r == pytest.approx({"tp1-usp2": 1.00393, "tp1-usp4": 1.00733}, abs=1e-5)
     assert [verdict.status for verdict in reading.verdicts] == ["incomplete"] * 3
     text = evidence_markdown(reading, TIERS)
-    assert "communicator_init" in text
+    assert "ranks did not reach the root rank" in text
     assert "steady from request 3 on" in text
 
 

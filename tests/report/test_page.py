@@ -130,6 +130,7 @@ def test_a_failed_form_shows_its_log_line_and_a_retired_contract_its_change(tmp_
     text = page_of(build(tmp_path, failed=("tp2-usp2",), retired=True, sizes=(4,))).text
     assert "did not run through" in text
     assert "RuntimeError: NPU out of memory. Tried to allocate 28.00 GiB" in text
+    assert "Check: npu-smi. Cure: split it." in text
     assert "cards: 4, 5, 6, 7 → 0, 1, 2, 3" in text
     assert "retired" in text
 

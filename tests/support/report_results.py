@@ -259,6 +259,7 @@ def _session(one: Contract, form: str, window: int, dead: bool, reason: str, tex
         "status": "did_not_run" if dead else "measured",
         "reason": reason,
         "evidence": evidence,
+        **({"failure": {"id": "x", "cause": "full", "check": f"npu-smi{text}", "cure": "split it"}} if dead else {}),
         "command": [
             "vllm", "serve", "Wan-AI/Wan2.2-T2V-A14B-Diffusers" + text, "--omni", "--host", "127.0.0.1",
             "--port", "40123", "--num-gpus", str(one.size), "--tensor-parallel-size", tp[2:], "--usp", usp[3:],

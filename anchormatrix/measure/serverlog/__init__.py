@@ -1,1 +1,1 @@
-"""A serving log as requests, ranks and proof of effect."""
+"""A serving log as requests, ranks, proof of effect, and the cause of a failure."""

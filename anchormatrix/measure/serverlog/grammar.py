@@ -8,7 +8,7 @@ is missing cannot be attributed: such lines are counted, never guessed at.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 Worker = tuple[str, str]  # tag and process id as logged; two empty texts when a line names no worker
@@ -80,6 +80,12 @@ class RawLog:
     unusable: int = 0
     stage_lines: int = 0
     profiling: bool = False
+
+
+def plain_lines(text: str) -> Iterator[str]:
+    """The lines of a log without colours; what a carriage return wrote over is a line of its own."""
+    for line in _ANSI.sub("", text).split("\n"):
+        yield from line.split("\r")
 
 
 def read_log(text: str) -> RawLog:

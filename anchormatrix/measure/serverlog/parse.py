@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from anchormatrix.engines.serving import Failure, startup_failure
 from anchormatrix.measure.serverlog.grammar import RawLog, Segment, Worker, read_log
 
 _TAG_PART = re.compile(r"_?([A-Z]+)(\d{1,6})(?!\d)", re.ASCII)
@@ -82,7 +81,6 @@ class ServeLog:
     lines: int
     unusable_lines: int
     stage_lines: int
-    failure: Failure | None
     checks: tuple[tuple[str, float, float], ...] = ()
     features: tuple[tuple[Worker, str], ...] = ()
 
@@ -127,7 +125,6 @@ def parse_serve_log(text: str) -> ServeLog:
         lines=raw.lines,
         unusable_lines=raw.unusable + strays,
         stage_lines=raw.stage_lines - strays,
-        failure=startup_failure(text),
         checks=tuple(raw.checks),
         features=tuple(raw.features),
     )

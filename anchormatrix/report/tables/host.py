@@ -73,7 +73,8 @@ def smokes(report: Report) -> Table:
         if smoke is None:
             rows.append((contract.id, group(contract.cards), "missing", "", "", measured.smoke.missing))
             continue
-        findings = "\n".join(f"{one.kind.replace('_', ' ')}: {one.text}" for one in smoke.findings) or "nothing found"
+        found = [f"{one.kind.replace('_', ' ')}: {one.text}" for one in smoke.findings] or ["nothing found"]
+        findings = "\n".join([*found, *([smoke.failure.advice] if smoke.failure else ())]).strip()
         expected = (
             f"{number(smoke.expected_s, 3)} ({smoke.expected_source})"
             if smoke.expected_s

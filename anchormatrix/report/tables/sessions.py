@@ -69,7 +69,7 @@ def commands(report: Report) -> list[tuple[str, Session]]:
 
 
 def not_measured(report: Report) -> Table:
-    """Forms and sessions without a number, with the reason and the lines of the log that show it."""
+    """Forms and sessions without a number, with the reason, what to do, and the lines of the log that show it."""
     rows = []
     for measured in (*report.measured, *report.rejected):
         told = set()
@@ -78,22 +78,25 @@ def not_measured(report: Report) -> Table:
                 told.add(session.form)
                 evidence = "\n".join(session.evidence or proof_words(session))
                 window = str(session.window)
-                rows.append(_failure(measured, session.form, window, session.status, session.reason, evidence))
+                todo = session.failure.advice if session.failure else ""
+                rows.append(_failure(measured, session.form, window, session.status, session.reason, todo, evidence))
         for entry in measured.verdict.value.did_not_run if measured.verdict.value else ():
             if entry.form not in told:
-                rows.append(_failure(measured, entry.form, "", SessionStatus.DID_NOT_RUN, entry.reason, ""))
+                rows.append(_failure(measured, entry.form, "", SessionStatus.DID_NOT_RUN, entry.reason))
         for missing in other_missing(measured.verdict.value) if measured.verdict.value else ():
-            rows.append(_failure(measured, "", "", "missing", missing, ""))
+            rows.append(_failure(measured, "", "", "missing", missing))
     return Table(
-        ("cards", "form", "window", "outcome", "reason", "evidence"),
+        ("cards", "form", "window", "outcome", "reason", "what to do", "evidence"),
         tuple(rows),
         empty="Every form of every current contract ran through and proved its effect.",
     )
 
 
-def _failure(measured: Measured, form: str, window: str, status: str, reason: str, evidence: str) -> tuple[str, ...]:
+def _failure(
+    measured: Measured, form: str, window: str, status: str, reason: str, todo: str = "", evidence: str = ""
+) -> tuple[str, ...]:
     outcome = "did not run through" if status == SessionStatus.DID_NOT_RUN else str(status)
-    return (str(measured.contract.size), form, window, outcome, reason, evidence)
+    return (str(measured.contract.size), form, window, outcome, reason, todo, evidence)
 
 
 def left_out(report: Report) -> Table:

@@ -200,12 +200,9 @@ def test_capture_stage_per_step() -> None:
     assert (len(log.ranks), log.unusable_lines, log.stage_lines) == (4, 0, 312)
 
 
-def test_capture_communicator_failure() -> None:
+def test_capture_of_a_failed_start_has_ranks_and_no_requests() -> None:
     log = capture("vllm-omni-hccl-init-failure.log")
     assert (log.requests, log.ranks) == ((), ("DiffusionWorker_SP3",))
-    assert log.failure is not None
-    assert log.failure.cause == "communicator_init"
-    assert "hcclCommInitRootInfoConfig" in log.failure.line
 
 
 BASE = (
