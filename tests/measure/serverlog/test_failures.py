@@ -124,10 +124,8 @@ def test_an_unknown_failure_says_so_with_the_first_error_of_each_rank() -> None:
     )
     failure = failure_of(text)
     assert (failure.id, failure.check) == ("unknown", "")
-    assert (
-        failure.words
-        == "cause unknown ((DiffusionWorker_SP1 pid=8) ERROR 11-03 12:00:00 [w.py:1] KeyError: 'blocks.7')"
-    )
+    assert failure.words.startswith("cause unknown «(DiffusionWorker_SP1 pid=8) ERROR")
+    assert failure.words.endswith("KeyError: 'blocks.7'»")
     assert [line.rsplit("] ", 1)[1] for line in first_errors(text)] == [
         "KeyError: 'blocks.7'",
         "rank 1 did not answer",
