@@ -165,10 +165,11 @@ def test_two_workers_meet_on_one_line():
     assert len(stages(text, ".diffuse")) == 3
 
 
-def test_the_answer_depends_on_the_request_and_never_on_the_form():
-    one, two = session("tp1-usp4").request(4), session("tp2-usp2").request(4)
-    assert one.fingerprint == two.fingerprint != ""
-    assert session().request(Ask(4, seed=43)).fingerprint != one.fingerprint
+def test_the_answer_depends_on_the_request_and_of_the_form_only_on_how_it_adds_up():
+    ulysses, other = session("tp1-usp4").request(4), session("tp1-usp2-cfg2").request(4)
+    assert ulysses.fingerprint == other.fingerprint != ""
+    assert session("tp2-usp2").request(4).fingerprint != ulysses.fingerprint
+    assert session().request(Ask(4, seed=43)).fingerprint != ulysses.fingerprint
 
 
 def test_a_form_that_is_not_applied_says_so_in_its_log_and_its_time():

@@ -19,6 +19,8 @@ FAULT_KINDS = {
     "comm_init": "the communicators cannot be set up",
     "port_in_use": "the port is taken between the check and the bind",
     "lost_response": "the server finishes the request, the client never gets the answer",
+    "wrong_output": "the request's output is another picture, as of a form that loses a part of the computation",
+    "black_output": "the request's output is black, as where values that are no numbers were cast to pixels",
     "error_response": "the request is answered with HTTP 500; the server lives on",
     "truncated_log": "the log ends in the middle of this request; the server lives on",
     "slow": "everything in this request takes `factor` times longer",

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from virtualhost.host.split import DEGREES, OFFLOADS, Split
 from virtualhost.host.strict import ScenarioError
+from virtualhost.server.picture import Picture
 
 
 class Chunk(NamedTuple):
@@ -24,20 +25,26 @@ class Outcome:
 
     ``end`` is empty while the server lives on; else how it ends: ``exit`` (code 1), ``hang`` (nothing more happens),
     ``sigkill`` (the main process is killed) or ``rank_killed`` (``rank`` is). ``response`` is ``ok``, ``lost``,
-    ``error`` or ``none``; ``fingerprint`` is the SHA-256 of ``content``, the response's bytes.
+    ``error`` or ``none``; ``content`` are the response's bytes, made when they are asked for, and ``fingerprint`` is
+    their SHA-256.
     """
 
     chunks: tuple[Chunk, ...]
     virtual_s: float
     end: str = ""
     response: str = "none"
-    content: bytes = b""
+    picture: Picture | None = None
     rank: int = 0
 
     @property
     def text(self) -> str:
         """All of the log text."""
         return "".join(chunk.text for chunk in self.chunks)
+
+    @property
+    def content(self) -> bytes:
+        """The response's bytes; none of a request that computed nothing."""
+        return self.picture.encoded() if self.picture else b""
 
     @property
     def fingerprint(self) -> str:
@@ -56,6 +63,7 @@ class Ask:
     width: int = 832
     height: int = 480
     frames: int = 81
+    fps: float = 16.0
     prompt: str = ""
 
     @property
@@ -90,8 +98,17 @@ def access_line(endpoint: str, status: int) -> str:
     return f'INFO:     127.0.0.1:40922 - "{endpoint} HTTP/1.1" {status} {reason.get(status, "Bad Request")}\n'
 
 
-def content(ask: Ask) -> bytes:
-    """Return the response's body: what the seed makes of the prompt and the geometry, the same whatever the form."""
-    key = f"{ask.prompt}|{ask.seed}|{ask.width}x{ask.height}x{ask.frames}|{ask.steps}|{ask.guidance}"
-    head = b"\x00\x00\x00\x18ftypmp42" if ask.kind == "video" else b"\x89PNG\r\n\x1a\n"
-    return head + hashlib.sha512(key.encode()).digest() * 16
+def picture(ask: Ask, split: Split, *, wrong: bool = False, black: bool = False) -> Picture:
+    """What a form computes of a request: of prompt, seed, geometry, steps and guidance, rounded as the form adds up.
+
+    ``wrong``: a form that loses a part of the computation computes another picture, and each such form its own.
+    """
+    subject = f"{ask.prompt}|{ask.seed}|{ask.width}x{ask.height}x{ask.frames}|{ask.steps}|{ask.guidance}"
+    return Picture(
+        subject=f"{subject}|{split.name}" if wrong else subject,
+        width=ask.width,
+        height=ask.height,
+        seconds=ask.frames / ask.fps if ask.kind == "video" else 0.0,
+        rounding=f"tp{split.tp} ring{split.ring}" if split.tp * split.ring > 1 else "",
+        black=black,
+    )

@@ -189,6 +189,7 @@ def _ask(path: str, kind: str, body: bytes) -> Ask:
         width=_number(fields, "width", width, least=1),
         height=_number(fields, "height", height, least=1),
         frames=_number(fields, "num_frames", default.frames, least=1),
+        fps=_number(fields, "fps", default.fps, least=1),
         prompt=str(fields["prompt"]),
     )
 

@@ -20,9 +20,10 @@ from virtualhost.host.live import LiveHost
 from virtualhost.host.scenario import Scenario
 from virtualhost.host.split import Split, memory, refusal
 from virtualhost.host.state import HostState
-from virtualhost.server.exchange import Ask, Chunk, Outcome, access_line, content, parse_split
+from virtualhost.server.exchange import Ask, Chunk, Outcome, access_line, parse_split, picture
 from virtualhost.server.grammar import Grammar, out_of_memory
 from virtualhost.server.pace import Pace
+from virtualhost.server.picture import Picture
 from virtualhost.step.steptable import captured
 from virtualhost.step.timeline import StepTimeline, simulate_step
 
@@ -174,7 +175,9 @@ class ServingSession:
         chunks.append(Chunk(took, self._access(ask, end_s, lost=lost)))
         if cut := self.plan.in_request(number, "truncated_log"):
             chunks = self._cut_log(chunks, cut)
-        return self._advance(chunks, took, response="lost" if lost else "ok", content=content(ask))
+        wrong, black = (self.plan.in_request(number, kind) is not None for kind in ("wrong_output", "black_output"))
+        made = picture(ask, self.split, wrong=wrong, black=black)
+        return self._advance(chunks, took, response="lost" if lost else "ok", picture=made)
 
     def _capture(self, steps_s: list[float]) -> list[float]:
         """Keep the first step as the profiler sees it, and return the steps as long as the profiler makes them."""
@@ -286,10 +289,10 @@ class ServingSession:
         *,
         end: str = "",
         response: str = "none",
-        content: bytes = b"",
+        picture: Picture | None = None,
         rank: int = 0,
     ) -> Outcome:
         if self._log_cut and len(chunks) != 2:  # after the cut nothing reaches the log any more
             chunks = [Chunk(chunk.at_s, "") for chunk in chunks]
         self.clock_s += virtual_s
-        return Outcome(tuple(chunks), virtual_s, end, response, content if response != "error" else b"", rank)
+        return Outcome(tuple(chunks), virtual_s, end, response, picture, rank)
