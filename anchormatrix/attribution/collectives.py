@@ -11,11 +11,10 @@ import pandas as pd
 
 from anchormatrix.attribution.findings import by_text
 from anchormatrix.attribution.intervals import Intervals, ms, optional, union
+from anchormatrix.attribution.reading import SERIAL
 from anchormatrix.captures.names import COMPUTE
 from anchormatrix.captures.table import NO_STREAM, Capture, is_collective, is_core
 from anchormatrix.records.attribution import Collectives, Family, Finding, Overlap, RankCollectives, Stream
-
-SERIAL = 0.98  # union ÷ sum from here on: one call at a time
 
 
 @dataclass(frozen=True, eq=False)

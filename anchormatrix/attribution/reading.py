@@ -1,11 +1,13 @@
-"""One sentence per analysis that follows from its numbers."""
+"""Analyses in words: what follows from the numbers of each, as the commands and the report say it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from anchormatrix.attribution.collectives import SERIAL
 from anchormatrix.records.attribution import Collectives, Family, MaskBound, RankBubbles, Sentence
+
+SERIAL = 0.98  # union ÷ sum from here on: one call at a time
+_HIDDEN_BY_HEADS = ("alltoall", "alltoallv", "allgather")  # families that carry heads or their keys and values
 
 
 def readings(
@@ -18,14 +20,14 @@ def readings(
     """Return a sentence for the step, the collectives, the bound and the bubbles of the slowest rank."""
     rank = worst["rank"]
     families = next((one.families for one in collectives.ranks if one.rank == rank), ())
-    sentences = {"steps": _step(worst, exposed_share), "collectives": _collectives(families)}
+    sentences = {"steps": _step(worst, exposed_share), "collectives": collectives_words(families)}
     for bound in bounds:
         if bound.rank == rank:
-            sentences["masking"] = _bound(bound)
+            sentences["masking"] = masking_words(bound)
     for one in found:
         if one.rank == rank:
-            sentences["bubbles"] = _bubbles(one)
-    return tuple(Sentence(about=about, text=text) for about, text in sentences.items() if text)
+            sentences["bubbles"] = waits_words(one)
+    return tuple(Sentence(about=about, text=f"{text[:1].upper()}{text[1:]}.") for about, text in sentences.items())
 
 
 def _step(worst: Mapping[str, int], share: float | None) -> str:
@@ -39,45 +41,61 @@ def _step(worst: Mapping[str, int], share: float | None) -> str:
     text = f"The slowest rank, {worst['rank']}, {listed} of its captured step of {worst['stage_ns'] / 1e6:.1f} ms"
     if share is not None:
         text += f"; exposed communication is {share:.1%} of the step measured without the profiler"
-    return text + "."
+    return text
 
 
-def _collectives(families: Sequence[Family]) -> str:
+def collectives_words(families: Sequence[Family]) -> str:
+    """The family of one rank that holds most time, and whether its calls run one at a time."""
     if not families:
-        return "No collective ran."
+        return "no collective ran"
     largest = max(families, key=lambda family: family.sum_ms)
     total = sum(family.sum_ms for family in families) or 1
     how = (
-        "one at a time, so it is transfer time and only a smaller payload shortens it"
+        "one at a time, so this is transfer time and only a smaller payload shortens it"
         if (largest.union_over_sum or 0) >= SERIAL
-        else "partly at the same time, so its sum is occupancy and not exposure"
+        else "partly at the same time, so the sum is occupancy and not exposure"
     )
     group = f"{largest.family} on communicator {largest.communicator}" if largest.communicator else largest.family
-    return f"{group} is {largest.sum_ms / total:.0%} of all collective time in {largest.calls} calls, {how}."
+    share = f"{100 * largest.sum_ms / total:.0f} % of all collective time"
+    return f"{group} holds {share} ({largest.sum_ms:.1f} ms in {largest.calls} calls), {how}"
 
 
-def _bound(bound: MaskBound) -> str:
-    hidden = f"{bound.measured:.0%} of communication is hidden"
+def masking_words(bound: MaskBound) -> str:
+    """Whether more masking is to be had on a rank, and how."""
+    if bound.chunks <= 1 and bound.family and bound.family.lower() not in _HIDDEN_BY_HEADS:
+        return f"one chunk, so masking is off; chunks of heads cannot hide {bound.family}"
+    if bound.chunks <= 1:
+        what = bound.family or "it"
+        could = (
+            f"is long enough to hide up to 1 − 1/n of {what} with n chunks"
+            if bound.f_ms >= bound.c_ms
+            else f"is too short to hide {what}"
+        )
+        return f"one chunk, so masking is off and nothing can be hidden; compute {could}"
     if bound.achievement is None:
-        return f"{hidden}; {bound.family} is not chunked, so there is no bound to hold it against."
-    reach = f"{hidden}; attention hides {bound.under_attention:.0%} of {bound.family}, {bound.achievement:.0%} of what "
-    reach += f"{bound.chunks} chunks allow ({bound.bound:.0%})"
+        return "the bound is unknown"
+    reached = (
+        f"attention hides {100 * bound.under_attention:.0f} % of {bound.family}, {100 * bound.achievement:.0f} % of "
+        f"what {bound.chunks} chunks allow ({100 * bound.bound:.0f} %)"
+    )
     if bound.achievement > 1:
-        return f"{reach}: inputs and capture contradict each other, see the warnings."
-    if bound.f_total_ms <= bound.ideal * bound.c_total_ms:
-        return f"{reach}; c/f is {bound.c_over_f:.2f}, so more chunks do not help and only a smaller payload does."
-    return f"{reach}; attention is long enough for these chunks (c/f {bound.c_over_f or 0:.2f})."
+        return f"{reached}, so inputs and capture contradict each other (see the findings)"
+    if bound.f_total_ms > bound.ideal * bound.c_total_ms:
+        return f"{reached}; attention is long enough, so more chunks would raise the bound"
+    return f"{reached}; attention is too short to hide it (F < C), so only a smaller payload helps"
 
 
-def _bubbles(found: RankBubbles) -> str:
-    if not found.gap_ms:
-        return "The compute stream never waits."
-    released, empty = found.gap_released_ms / found.gap_ms, found.gap_empty_ms / found.span_ms
+def waits_words(found: RankBubbles) -> str:
+    """What the compute stream of a rank waits for."""
+    if found.gap_ms <= 0:
+        return "the compute stream never waits"
     text = (
-        f"The compute stream waits {found.gap_ms:.2f} ms; {released:.0%} of it ended when a collective did, and "
-        f"{empty:.1%} of the step nothing ran anywhere, the most that launch-side work can win"
+        f"on rank {found.rank} the compute stream waits {found.gap_ms:.1f} of {found.span_ms:.1f} ms: "
+        f"{100 * found.gap_released_ms / found.gap_ms:.0f} % of that in gaps that end when a collective does, "
+        f"{100 * found.gap_empty_ms / found.gap_ms:.0f} % with nothing running anywhere, the most that launch-side "
+        "work can win"
     )
     if not found.groups:
-        return text + "."
+        return text
     worst = max(found.groups, key=lambda group: group.exposed_ms)
-    return f"{text}; most exposed is {worst.group} with {worst.exposed_share:.0%} of its time in the gaps."
+    return f"{text}; most exposed is {worst.group} with {100 * worst.exposed_share:.0f} % of its time in the gaps"

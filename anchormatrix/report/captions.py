@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from anchormatrix.attribution.differences import delta
-from anchormatrix.records.attribution import Attribution, MaskBound
+from anchormatrix.attribution.reading import collectives_words, masking_words, waits_words
+from anchormatrix.records.attribution import Attribution, Family, MaskBound
 from anchormatrix.records.cells import ALL
 from anchormatrix.records.session import CaptureStatus
 from anchormatrix.records.settings.values import ANCHOR
@@ -12,7 +13,6 @@ from anchormatrix.report.captured_steps import (
     PART_WORDS,
     analysed,
     bounds,
-    families,
     pairs,
     part_ms,
     slowest,
@@ -21,10 +21,9 @@ from anchormatrix.report.captured_steps import (
     why_not_analysed,
 )
 from anchormatrix.report.model import Measured, Report
-from anchormatrix.report.words import capital, listed
+from anchormatrix.report.words import listed
 
 _TOLD = 3  # forms that a sentence speaks of; the picture shows all
-_HIDDEN_BY_HEADS = ("alltoall", "alltoallv", "allgather")  # families that carry heads or their keys and values
 
 
 def of_step_times(report: Report, measured: Measured) -> str:
@@ -182,7 +181,7 @@ def of_masking(measured: Measured) -> str:
     told: dict[str, list[str]] = {}
     for form, attribution in _told(measured).items():
         if found := bounds(attribution):
-            told.setdefault(_masking_words(min(found, key=_shown_share)), []).append(form)
+            told.setdefault(masking_words(min(found, key=_shown_share)), []).append(form)
     sentences = [f"{listed(forms)}: {words}" for words, forms in told.items()]
     return "; ".join(sentences) + "." if sentences else "No masking bound could be computed for this size."
 
@@ -191,63 +190,25 @@ def _shown_share(bound: MaskBound) -> tuple[float, int]:
     return bound.measured, bound.rank
 
 
-def _masking_words(bound: MaskBound) -> str:
-    if bound.chunks <= 1 and bound.family and bound.family.lower() not in _HIDDEN_BY_HEADS:
-        return f"one chunk, so masking is off; chunks of heads cannot hide {bound.family}"
-    if bound.chunks <= 1:
-        what = bound.family or "it"
-        could = (
-            f"is long enough to hide up to 1 − 1/n of {what} with n chunks"
-            if bound.f_ms >= bound.c_ms
-            else f"is too short to hide {what}"
-        )
-        return f"one chunk, so masking is off and nothing can be hidden; compute {could}"
-    if bound.achievement is None:
-        return "the bound is unknown"
-    reached = f"{100 * bound.achievement:.0f} % of the bound is reached"
-    if bound.achievement > 1:
-        return f"{reached}, so inputs and capture contradict each other (see the findings)"
-    if bound.f_total_ms > bound.ideal * bound.c_total_ms:
-        return f"{reached}; attention is long enough, so more chunks would raise the bound"
-    return f"{reached}; attention is too short to hide it (F < C), so only a smaller payload helps"
-
-
 def of_layers(measured: Measured) -> str:
-    """What the compute stream waits for."""
-    sentences = []
-    for form, attribution in _told(measured).items():
-        if not attribution.bubbles or not attribution.bubbles.ranks:
-            continue
-        worst = max(attribution.bubbles.ranks, key=lambda rank: rank.gap_ms)
-        if worst.gap_ms <= 0:
-            sentences.append(f"the compute stream of {form} never waits")
-            continue
-        sentences.append(
-            f"on rank {worst.rank} of {form} the compute stream waits {worst.gap_ms:.1f} of {worst.span_ms:.1f} ms: "
-            f"{100 * worst.gap_released_ms / worst.gap_ms:.0f} % of that in gaps that end when a collective does, "
-            f"{100 * worst.gap_empty_ms / worst.gap_ms:.0f} % with nothing running anywhere"
-        )
-    return (capital("; ".join(sentences)) + ".") if sentences else "The gaps of the compute stream were not analysed."
+    """What the compute stream waits for, on the rank that waits most."""
+    waits = {form: one.bubbles.ranks for form, one in _told(measured).items() if one.bubbles and one.bubbles.ranks}
+    sentences = [f"{form}: {waits_words(max(ranks, key=lambda rank: rank.gap_ms))}" for form, ranks in waits.items()]
+    return "; ".join(sentences) + "." if sentences else "The gaps of the compute stream were not analysed."
 
 
 def of_collectives(measured: Measured) -> str:
-    """The family that holds most time, and whether its calls run one at a time."""
+    """The family that holds most time, on the rank that spends most in it, and whether its calls run one at a time."""
     sentences = []
     for form, attribution in _told(measured).items():
-        if not (found := families(attribution)):
-            sentences.append(f"{form} has no collective in its capture")
-            continue
-        top = max(found, key=lambda family: family.sum_ms)
-        how = ""
-        if top.union_over_sum is not None:
-            serial = top.union_over_sum > 0.98
-            how = (
-                ", one at a time, so this is transfer time"
-                if serial
-                else ", partly concurrent, so the sum is occupancy"
-            )
-        sentences.append(f"{form}: most time is in {top.family} ({top.sum_ms:.1f} ms in {top.calls} calls){how}")
+        ranks = attribution.collectives.ranks if attribution.collectives else ()
+        found = max((one.families for one in ranks), key=_longest_ms, default=())
+        sentences.append(f"{form}: {collectives_words(found)}")
     return "; ".join(sentences) + "." if sentences else f"Not attributed: {why_not_analysed(measured)}."
+
+
+def _longest_ms(families: tuple[Family, ...]) -> float:
+    return max((family.sum_ms for family in families), default=0.0)
 
 
 def _told(measured: Measured) -> dict[str, Attribution]:

@@ -167,7 +167,7 @@ def test_a_cell_measured_again_shows_old_and_new_value_and_what_changed(tmp_path
 def test_attribution_is_read_out_in_sentences_that_follow_from_its_numbers(tmp_path: Path) -> None:
     text = page_of(build(tmp_path, sizes=(4,))).text.replace("\u00a0", " ")
     assert "tp2-usp2 is 100.0 ms longer than tp1-usp4, most of it exposed communication" in text
-    assert "50 % of the bound is reached; attention is too short to hide it (F < C)" in text
+    assert "50 % of what 4 chunks allow (75 %); attention is too short to hide it (F < C)" in text
     assert "80 % of that in gaps that end when a collective does, 14 % with nothing running anywhere" in text
 
 
