@@ -1,63 +1,106 @@
-"""Decide many random virtual hosts and compare each decision with the truth.
+"""Decide many random virtual hosts and compare each decision with the truth, beside rules that anybody could use.
 
-Draws N hosts (topology, link speeds, model, noise, ramp, drift, tenants, residue, order flips, silent no-ops, exposed
-communication, offload), runs each through the same functions as the workflow under the full and the adaptive design,
-and prints how many decisions were right, wrong, rightly or wrongly declined, false ``extrapolates``, and the card time.
+Draws N hosts, serves the same server starts to the product and to every other rule, and prints for each how many
+hosts it decided, how many of those wrongly, and at which card time (starts ÷ (2 × forms)); then the same by true margin
+and by hardness. Every hardness has an option, so that each can be judged alone:
 
     python scripts/campaign.py --hosts 500 --seed 7 --jobs 2
+    python scripts/campaign.py --hosts 500 --plain --restart-sd 0 1
+    python scripts/campaign.py --hosts 500 --plain --level-shifts 1
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from campaigns import tables
+from campaigns.hardness import HARD, PLAIN, RANGES, SHARES, Hardness
 from campaigns.hosts import draw
-from campaigns.scoring import RIGHT, RIGHTLY_DECLINED, HostResult, run_host, table
+from campaigns.rulings import RIGHT, HostResult
+from campaigns.scoring import PRODUCT, RULES, run_host
 
 from anchormatrix.cli.command import run
 from anchormatrix.store.files import write_json
 
 
-def one_host(seed: int, number: int) -> HostResult:
+def one_host(seed: int, hard: Hardness, rules: tuple[str, ...], number: int) -> HostResult:
     """Draw and decide one host."""
-    return run_host(draw(seed, number))
+    return run_host(draw(seed, number, hard), rules)
 
 
 def main() -> int:
     """Run the campaign; exit 0 whatever the figures are: they are for the reader to judge."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hosts", type=int, default=100, metavar="N", help="hosts to draw (default 100)")
-    parser.add_argument("--seed", type=int, default=1, help="campaign seed; other seeds are other hosts (default 1)")
-    parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes (default 1)")
-    parser.add_argument("--first", type=int, default=0, metavar="K", help="number of the first host (default 0)")
-    parser.add_argument("--list", action="store_true", help="also print every host that was not decided rightly")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every host's result to FILE")
-    arguments = parser.parse_args()
+    arguments = _arguments()
+    hard = _hardness(arguments)
+    rules = tuple(arguments.rules or RULES)
+    work = partial(one_host, arguments.seed, hard, rules)
     numbers = range(arguments.first, arguments.first + arguments.hosts)
-    work = partial(one_host, arguments.seed)
     if arguments.jobs > 1:
         with ProcessPoolExecutor(arguments.jobs) as pool:
             results = list(pool.map(work, numbers, chunksize=4))
     else:
         results = [work(number) for number in numbers]
     if arguments.list:
-        for result in results:
-            if any(kind not in (RIGHT, RIGHTLY_DECLINED) for kind in result.judgement) or any(
-                result.false_extrapolates
-            ):
-                print(f"host {result.number}: {result.forms} forms, noise {result.noise_pct:.2f} %, "
-                      f"margin {result.margin_pct:.2f} %", file=sys.stderr)  # fmt: skip
-                for name, kind, text in zip(("full", "adaptive"), result.judgement, result.text, strict=True):
-                    print(f"  {name}: {kind}; {text}", file=sys.stderr)
-    print(table(results))
+        _list(results)
+    own = tuple(rule for rule in rules if rule in PRODUCT)
+    without = sum(not result.choice for result in results)
+    print(
+        f"{len(results)} hosts, seed {arguments.seed}; {without} of them leave nothing to choose and are not counted\n"
+    )
+    print(tables.rules_table(results, rules))
+    print("\n" + tables.product_lines(results, own))
+    print("\n" + tables.margin_table(results, rules))
+    for rule in own:
+        print("\n" + tables.hardness_table(results, rule))
+    print(f"\n{sum(result.seconds for result in results):.0f} s of processor time")
     if arguments.json:
-        write_json(arguments.json, {"seed": arguments.seed, "hosts": [asdict(result) for result in results]})
+        hosts = [asdict(result) for result in results]
+        write_json(arguments.json, {"seed": arguments.seed, "hardness": asdict(hard), "hosts": hosts})
     return 0
+
+
+def _list(results: list[HostResult]) -> None:
+    """Print every host that the product did not decide rightly."""
+    for result in results:
+        for rule in PRODUCT:
+            kind = result.judgements.get(rule, RIGHT)
+            if result.choice and (kind != RIGHT or result.false_extrapolates[rule]):
+                false = ", false extrapolates" if result.false_extrapolates[rule] else ""
+                print(
+                    f"host {result.number}: {rule}: {kind}{false}; best {result.best} by {result.margin_pct:.2f} %, "
+                    f"starts {result.restart_sd_pct:.2f} %, requests {result.request_sd_pct:.2f} %, "
+                    f"{', '.join(result.hardnesses)}; {result.rulings[rule].text}"
+                )
+
+
+def _hardness(arguments: argparse.Namespace) -> Hardness:
+    given: dict[str, Any] = {name: getattr(arguments, name) for name in (*RANGES, *SHARES)}
+    known = {name: value for name, value in given.items() if value is not None}
+    return replace(PLAIN if arguments.plain else HARD, **known)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hosts", type=int, default=100, metavar="N", help="hosts to draw (default 100)")
+    parser.add_argument("--seed", type=int, default=1, help="campaign seed; other seeds are other hosts (default 1)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes (default 1)")
+    parser.add_argument("--first", type=int, default=0, metavar="K", help="number of the first host (default 0)")
+    parser.add_argument("--rules", nargs="+", choices=RULES, metavar="RULE", help="only these of: " + ", ".join(RULES))
+    parser.add_argument("--list", action="store_true", help="also print every host that was not decided rightly")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every host's result to FILE")
+    hard = parser.add_argument_group("hardness")
+    hard.add_argument("--plain", action="store_true", help="only forms, margins and deviations; others as given")
+    for name in RANGES:
+        flag = f"--{name.replace('_', '-')}"
+        hard.add_argument(flag, nargs=2, type=float, metavar=("LOW", "HIGH"), help="percent, drawn evenly")
+    for name in SHARES:
+        hard.add_argument(f"--{name.replace('_', '-')}", type=float, metavar="SHARE", help="part of the hosts, 0 to 1")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

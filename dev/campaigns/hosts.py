@@ -1,25 +1,25 @@
-"""Random virtual hosts for the decision campaign: what each is made of follows from one number alone."""
+"""Random virtual hosts for the decision campaign: what each is made of follows from one number and the hardness."""
 
 from __future__ import annotations
 
-import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from anchormatrix.planning.candidates import EngineLimits, enumerate_forms, same_size_pair
-from anchormatrix.planning.memory import MemoryLimits, plan_memory
-from anchormatrix.records.form import Form
+from anchormatrix.records.form import Form, parse_form
 from anchormatrix.records.settings.things import ModelSettings
-from virtualhost.host.faults import Fault, Moment, Span
-from virtualhost.host.model import Behaviour, DiT, Rates, StepRule
-from virtualhost.host.scenario import Cards, Health, Links, LogStyle, Residue, Scenario, Serving, Speed, Tenant, Timing
-from virtualhost.host.split import refusal
-from virtualhost.server.serving import parse_split
+from campaigns.hardness import HARD, Hardness
+from campaigns.margins import dead_feature, with_margin
+from campaigns.noise import SMOKES, log_uniform, step_rules, timing
+from campaigns.trouble import Domains, degrees, form_trouble, host_trouble, missing_padding
+from virtualhost.host.model import Behaviour, DiT, Rates
+from virtualhost.host.scenario import Cards, Links, Scenario, Serving, Speed
+from virtualhost.host.split import Split
+from virtualhost.truth.forms import startable
 
-FEW, ANCHOR = 4, 10
-_DOMAINS = (
-    ((0, 1, 2, 3), (4, 5, 6, 7)),
-    ((0, 1, 2, 3), (4, 5, 6, 7)),
+_QUADS: Domains = ((0, 1, 2, 3), (4, 5, 6, 7))
+_DOMAINS: tuple[Domains, ...] = (
+    _QUADS,
+    _QUADS,
     ((0, 1), (2, 3), (4, 5), (6, 7)),
     ((0, 1, 2, 3, 4, 5, 6, 7),),
     ((0, 1, 2, 3),),
@@ -37,50 +37,101 @@ class Experiment:
     forms: tuple[Form, ...]
     figures: ModelSettings
     full_steps: int
+    captures: bool = False
+
+    def session_number(self, form: str, window: int) -> int:
+        """Which start on the host the one of a form in a window is, whatever else is measured; even windows reverse."""
+        names = [known.name for known in self.forms]
+        place = names.index(form) if form in names else 0
+        place = place if window % 2 else len(names) - 1 - place
+        return SMOKES + (window - 1) * len(names) + place + 1
 
 
-def draw(seed: int, number: int) -> Experiment:
+class _Numbers(dict[str, random.Random]):
+    """Random numbers by what they are for: what one thing draws leaves every other as it is."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def __missing__(self, key: str) -> random.Random:
+        self[key] = random.Random(f"{self.name}|{key}")
+        return self[key]
+
+
+def draw(seed: int, number: int, hard: Hardness = HARD) -> Experiment:
     """Draw host ``number`` of a campaign: deterministic, and independent of every other host."""
-    rng = random.Random(f"decision|{seed}|{number}")
-    while True:
-        found = _attempt(rng, number)
+    for attempt in range(1000):
+        found = _attempt(_Numbers(f"decision|{seed}|{number}|{attempt}"), number, hard)
         if found is not None:
             return found
+    raise ValueError(f"host {number} of seed {seed}: no attempt brought two forms of different splits")
 
 
-def _attempt(rng: random.Random, number: int) -> Experiment | None:
-    domains = rng.choice(_DOMAINS)
-    count = sum(map(len, domains))
-    size = rng.choice([size for size in (2, 4, 4, 8, 8) if size <= count])
-    dit = _model(rng)
-    cards = Cards(count=count, memory_mb=rng.choice((32768, 65536, 65536, 98304)))
-    forms = _forms(rng, dit, size, cards)
-    if len(forms) < 2:
-        return None
+def _attempt(rngs: _Numbers, number: int, hard: Hardness) -> Experiment | None:
+    rng = rngs["host"]
+    plain = rng.random() >= hard.any_model
+    domains = _QUADS if plain else rng.choice(_DOMAINS)
+    size = rng.choice((4, 8) if plain else [size for size in (2, 4, 4, 8, 8) if _group(domains, size)])
+    padded = rngs["padding"].random() < hard.padding
+    dit = DiT() if plain else _model(rng, rngs["padding"].choice((1, 2, 4)) if padded else 0)
+    behaviour = Behaviour() if plain else _behaviour(rng)
     scenario = Scenario(
         name=f"campaign-{number}",
         seed=rng.randrange(1 << 30),
-        cards=cards,
-        links=_links(rng, domains),
-        health=_health(rng, count),
-        tenants=_tenants(rng, domains, size),
-        residue=_residue(rng, domains, size),
-        timing=_timing(rng),
+        cards=Cards(sum(map(len, domains)), memory_mb=98304 if plain else rng.choice((32768, 65536, 65536, 98304))),
+        links=Links(domains) if plain else _links(rng, domains),
         dit=dit,
-        rates=_rates(rng),
-        behaviour=_behaviour(rng, forms),
-        log=_log(rng),
+        rates=Rates() if plain else _rates(rng),
+        behaviour=behaviour,
         serving=Serving(startup_s=rng.uniform(25, 90)),
-        faults=_faults(rng, forms),
     )
-    return Experiment(number, scenario, size, forms, _figures(dit), rng.choice((20, 28, 40, 50)))
+    forms = _forms(rngs["forms"], scenario, size)
+    if len({degrees(form) for form in forms}) < 2:
+        return None
+    names = tuple(form.name for form in forms)
+    troubled = rngs["trouble"].random() < hard.trouble
+    faults = form_trouble(rngs["faults"], forms) if troubled else ()
+    if padded and rngs["padding"].random() < 0.5:
+        faults += missing_padding(dit, forms)
+    scenario = replace(
+        scenario,
+        timing=timing(hard, rngs, len(forms)),
+        behaviour=replace(behaviour, step_rules=step_rules(rngs["rules"], hard.step_rules, names)),
+        faults=faults,
+        **(host_trouble(rngs["trouble"], domains, size) if troubled else {}),
+    )
+    full = rng.choice((20, 28, 40, 50))
+    dead = dead_feature(rngs["dead"], scenario, forms) if rngs["dead"].random() < hard.dead_features else None
+    if dead is not None:
+        fault, forms = dead
+        scenario = replace(scenario, faults=(*scenario.faults, fault))
+    scenario = with_margin(rngs["margin"], hard, scenario, forms, _group(domains, size), full)
+    return Experiment(
+        number=number,
+        scenario=scenario,
+        size=size,
+        forms=tuple(parse_form(form.name) for form in forms),
+        figures=_figures(dit),
+        full_steps=full,
+        captures=rngs["captures"].random() < hard.captures,
+    )
 
 
-def _log_uniform(rng: random.Random, low: float, high: float) -> float:
-    return math.exp(rng.uniform(math.log(low), math.log(high)))
+def _group(domains: Domains, size: int) -> tuple[int, ...]:
+    """A legal group of the size, for its times: every other one is like it. Empty when there is none."""
+    cards = sum(domains, ())
+    return cards[:size] if size <= len(domains[0]) or size == len(cards) else ()
 
 
-def _model(rng: random.Random) -> DiT:
+def _forms(rng: random.Random, scenario: Scenario, size: int) -> tuple[Split, ...]:
+    """Two to eight of the forms that start on the host, in the order of their enumeration."""
+    found = startable(scenario, size, chunks=(1, rng.choice((2, 4, 5, 8))))
+    count = min(len(found), rng.randint(2, 8))
+    return tuple(sorted(rng.sample(found, count), key=found.index))
+
+
+def _model(rng: random.Random, uneven_tokens: int) -> DiT:
     heads = rng.choice((16, 24, 32, 40, 48))
     head_dim = rng.choice((64, 128, 128))
     width = heads * head_dim
@@ -92,7 +143,7 @@ def _model(rng: random.Random) -> DiT:
         kv_heads=heads // rng.choice((1, 1, 1, 2, 4, 8)),
         head_dim=head_dim,
         ffn_dim=round(width * rng.choice((2.7, 4)) / 256) * 256,
-        sequence_tokens=round(_log_uniform(rng, 8192, 110000) / 64) * 64,
+        sequence_tokens=round(log_uniform(rng, 8192, 110000) / 64) * 64 + uneven_tokens,
         guidance_branches=rng.choice((1, 2, 2)),
         weights_gb=round(weights, 2),
         text_encoder_gb=rng.choice((1.0, 11.0)),
@@ -117,23 +168,8 @@ def _figures(dit: DiT) -> ModelSettings:
     )
 
 
-def _forms(rng: random.Random, dit: DiT, size: int, cards: Cards) -> tuple[Form, ...]:
-    """The same-size pair and up to ten other candidates, after the memory gate (with offload where that unlocks)."""
-    figures = _figures(dit)
-    limits = EngineLimits(mask_chunks=(1, rng.choice((2, 4, 5, 8))))
-    found = enumerate_forms(figures, size, limits, refusal=lambda form: refusal(dit, parse_split(form.name)))
-    memory = MemoryLimits((cards.memory_mb - cards.driver_memory_mb) * 2**20 / 1e9, 2.0, host_gb=500.0)
-    plan = plan_memory(found.forms, figures, memory)
-    pair = same_size_pair(plan.forms)
-    if pair is None:
-        return pair or ()
-    others = [form for form in plan.forms if form not in pair]
-    extra = rng.sample(others, min(len(others), rng.choice((0, 1, 2, 3, 4, 6, 10))))
-    return tuple(sorted({*pair, *extra}, key=plan.forms.index))
-
-
-def _links(rng: random.Random, domains: tuple[tuple[int, ...], ...]) -> Links:
-    fast, slow = _log_uniform(rng, 25, 180), _log_uniform(rng, 8, 45)
+def _links(rng: random.Random, domains: Domains) -> Links:
+    fast, slow = log_uniform(rng, 25, 180), log_uniform(rng, 8, 45)
     return Links(
         domains=domains,
         classes={"UB": Speed(fast, rng.uniform(8, 40)), "SYS": Speed(min(slow, fast * 0.8), rng.uniform(25, 90))},
@@ -142,109 +178,20 @@ def _links(rng: random.Random, domains: tuple[tuple[int, ...], ...]) -> Links:
 
 
 def _rates(rng: random.Random) -> Rates:
-    matmul = _log_uniform(rng, 100, 420)
+    matmul = log_uniform(rng, 100, 420)
     return Rates(
         matmul_tflops=matmul,
         attention_tflops=matmul * rng.uniform(0.45, 0.9),
-        memory_gbs=_log_uniform(rng, 500, 2500),
+        memory_gbs=log_uniform(rng, 500, 2500),
         half_width=rng.choice((50, 200, 400)),
         launch_gap_us=rng.uniform(1, 6),
     )
 
 
-def _timing(rng: random.Random) -> Timing:
-    # two hosts of three are quiet, the third is shared and noisy
-    noise = _log_uniform(rng, 0.2, 1.2) if rng.random() < 2 / 3 else _log_uniform(rng, 1.2, 7.0)
-    ramp = tuple(sorted(rng.uniform(0.84, 0.96) for _ in range(rng.choice((0, 1, 2, 2, 3)))))
-    slope = rng.choice((0.0,) * 8 + (0.1, 0.3))
-    return Timing(
-        dispersion_pct=noise,
-        restart_sd_pct=noise * rng.uniform(0.05, 0.25),
-        step_pct=rng.uniform(0.1, 1.0),
-        ramp=ramp,
-        thermal_pct_per_step=slope,
-        thermal_after=rng.choice((2, 6)),
-        decode_jitter_pct=rng.uniform(10, 60),
-    )
-
-
-def _behaviour(rng: random.Random, forms: tuple[Form, ...]) -> Behaviour:
-    """Exposed communication, and what makes steps of long requests differ from those of short ones."""
-    rules: list[StepRule] = []
-    kind = rng.random()
-    if kind < 0.20:  # all forms drift alike
-        rules.append(StepRule(1 + rng.uniform(0.005, 0.13), min_steps=rng.choice((6, ANCHOR))))
-    elif kind < 0.40:  # one form behaves differently in long requests: orders may flip
-        rules.append(StepRule(rng.uniform(0.84, 1.2), min_steps=ANCHOR, forms=(rng.choice(forms).name,)))
-    elif kind < 0.50:  # one form's later steps cost more, as with a cache that stops hitting
-        rules.append(
-            StepRule(rng.uniform(0.92, 1.12), first_step=rng.choice((1, 2, 3)), forms=(rng.choice(forms).name,))
-        )
+def _behaviour(rng: random.Random) -> Behaviour:
+    """What leaves communication exposed."""
     return Behaviour(
         reverse_after_forward=rng.random() < 0.2,
         leaked_transforms=rng.random() < 0.05,
         overlap_tensor_parallel=rng.random() < 0.2,
-        step_rules=tuple(rules),
     )
-
-
-def _group_of(rng: random.Random, domains: tuple[tuple[int, ...], ...], size: int) -> tuple[int, ...]:
-    """An aligned group of the size, where a smaller part of the host can be spoiled and another is left."""
-    domain = rng.choice(domains)
-    start = rng.randrange(0, len(domain), min(size, len(domain)))
-    return domain[start : start + size]
-
-
-def _tenants(rng: random.Random, domains: tuple[tuple[int, ...], ...], size: int) -> tuple[Tenant, ...]:
-    kind = rng.random()
-    if kind < 0.08 and sum(map(len, domains)) > size:
-        return (Tenant(_group_of(rng, domains, size), memory_mb=20480, slowdown=rng.uniform(1.0, 1.4)),)
-    if kind < 0.16:  # comes while a session runs, and leaves again
-        session, request = rng.randrange(2, 5), rng.randrange(1, 8)
-        when = Span(Moment(session, request), Moment(session + 1, 0))
-        return (Tenant(_group_of(rng, domains, size), memory_mb=20480, slowdown=rng.uniform(1.0, 1.6), when=when),)
-    return ()
-
-
-def _residue(rng: random.Random, domains: tuple[tuple[int, ...], ...], size: int) -> Residue:
-    if rng.random() < 0.08 and sum(map(len, domains)) > size:
-        return Residue(_group_of(rng, domains, size), factor=rng.uniform(7, 12))
-    return Residue()
-
-
-def _health(rng: random.Random, count: int) -> tuple[Health, ...]:
-    if rng.random() < 0.06:
-        return (Health((rng.randrange(count),), rng.choice(("Alarm", "Warning"))),)
-    return ()
-
-
-def _log(rng: random.Random) -> LogStyle:
-    return LogStyle(
-        pipeline=rng.choice(("Wan22Pipeline", "Magi2Pipeline")),
-        diffuse_stage=rng.choice(("diffuse", "diffuse", "sampler.diffuse")),
-        per_step=rng.random() < 0.15,
-        progress_bar=rng.random() < 0.9,
-        iterations_minus_one=rng.random() < 0.1,
-        worker_tag=rng.choice(("degrees", "degrees", "fs")),
-        ansi=rng.random() < 0.7,
-        interleave_every=rng.choice((0, 17, 40)),
-    )
-
-
-def _faults(rng: random.Random, forms: tuple[Form, ...]) -> tuple[Fault, ...]:
-    """Silent no-ops, forms that do not run, lost responses, one slow request."""
-    found: list[Fault] = []
-    form = rng.choice(forms)
-    kind = rng.random()
-    if kind < 0.10:
-        applied = rng.choice([other.name for other in forms if other.split != form.split] or ["tp1-usp1"])
-        found.append(Fault("not_applied", form=form.name, applied=applied))
-    elif kind < 0.17:
-        found.append(Fault(rng.choice(("crash", "oom", "comm_init")), where="load", form=form.name))
-    if rng.random() < 0.15:
-        found.append(Fault("lost_response", form=rng.choice(forms).name, request=rng.randrange(1, 10)))
-    if rng.random() < 0.05:
-        found.append(
-            Fault("slow", form=form.name, form_session=1, request=rng.randrange(4, 10), factor=rng.uniform(1.02, 1.5))
-        )
-    return tuple(found)

@@ -1,149 +1,200 @@
-"""The decision campaign: hosts follow from their number, outcomes are compared with the truth, the table adds up."""
+"""The decision campaign: hosts follow from their number, every rule reads the same starts, rulings meet the truth."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+from campaigns import baselines, product
+from campaigns.bench import choose_group
+from campaigns.hardness import HARD, PLAIN, SHARES
 from campaigns.hosts import draw
-from campaigns.measuring import REPEATS, WINDOWS, Outcome, run_adaptive, run_full
-from campaigns.scoring import (
-    RIGHT,
-    RIGHTLY_DECLINED,
-    WRONG,
-    WRONGLY_DECLINED,
-    HostResult,
-    Truth,
-    decidable,
-    false_extrapolates,
-    judged,
-    run_host,
-    table,
-    truth_of,
-)
+from campaigns.noise import ANCHOR, FEW
+from campaigns.rulings import DEAD, DECLINED, RIGHT, WRONG, HostResult, Ruling, false_extrapolates, judged
+from campaigns.scoring import RULES, history_of, run_host
+from campaigns.starts import Starts
+from campaigns.tables import Score, hardness_table, margin_table, rules_table, wilson
+from campaigns.truth import Truth, truth_of
 
-from anchormatrix.planning.adaptive_state import AdaptiveLimits
-from virtualhost.host.faults import Fault
-from virtualhost.host.model import Behaviour, StepRule
-from virtualhost.host.scenario import LogStyle, Residue
+QUIET = replace(PLAIN, margin=(4.0, 5.0), restart_sd=(0.1, 0.1), request_sd=(0.2, 0.2))
 
 
-def quiet(number=28, **changes):
-    """A drawn host without noise, tenants, faults or rules."""
-    experiment = draw(1, number)
-    still = {"dispersion_pct": 0.3, "restart_sd_pct": 0.05, "step_pct": 0.1, "ramp": (0.86, 0.9)}
-    timing = replace(experiment.scenario.timing, **still)
-    calm = {
-        "timing": timing,
-        "tenants": (),
-        "faults": (),
-        "health": (),
-        "residue": Residue(),
-        "behaviour": Behaviour(),
-        "log": LogStyle(),
-    }
-    return replace(experiment, scenario=replace(experiment.scenario, **{**calm, **changes}))
+def starts_of(experiment) -> Starts:
+    return Starts(experiment, choose_group(experiment).contract)
+
+
+def truth(experiment, starts: Starts) -> Truth:
+    names = [form.name for form in experiment.forms]
+    return truth_of(
+        experiment.scenario, names, starts.contract.cards, few=FEW, anchor=ANCHOR, full=experiment.full_steps
+    )
+
+
+@pytest.fixture(scope="module")
+def quiet() -> Starts:
+    return starts_of(draw(1, 2, QUIET))
 
 
 def test_a_host_follows_from_its_number_alone():
     assert draw(3, 17) == draw(3, 17)
     assert draw(3, 17) != draw(3, 18) != draw(4, 18)
-    assert all(len(draw(5, number).forms) >= 2 for number in range(20))
+    assert all(2 <= len(draw(5, number).forms) <= 8 for number in range(6))
 
 
-@pytest.mark.parametrize("run", [run_full, run_adaptive])
-def test_a_quiet_host_is_decided_rightly_by_both_designs(run):
-    experiment = quiet()
-    outcome = run(experiment)
-    truth = truth_of(experiment, outcome.cards)
-    assert truth.margin_pct > 2
-    assert (outcome.winner, judged(outcome, truth)) == (truth.best, RIGHT)
-    assert outcome.verdict.status == "extrapolates"
+def test_what_one_hardness_draws_leaves_the_others_as_they_are():
+    timing = draw(1, 6).scenario.timing
+    calm = draw(1, 6, replace(HARD, heavy_tails=0.0, level_shifts=0.0, thermal=0.0)).scenario.timing
+    assert (calm.request_tail_dof, calm.level_shifts, calm.heat_pct) == (0.0, (), 0.0)
+    kept = ("restart_sd_pct", "dispersion_pct", "ramp", "request_correlation")
+    assert all(getattr(calm, name) == getattr(timing, name) for name in kept)
 
 
-def test_the_adaptive_design_uses_less_card_time_and_says_what_it_left_out():
-    experiment = quiet()
-    full, less = run_full(experiment), run_adaptive(experiment)
-    assert less.card_s < full.card_s
-    assert full.sessions == len(experiment.forms) * WINDOWS + 2  # and two smokes
-    if less.sessions < full.sessions:
-        assert all(order.skip for order in less.skipped)
-    assert AdaptiveLimits().base_repeats * WINDOWS >= REPEATS
+@pytest.mark.parametrize("hard", [PLAIN, HARD])
+def test_the_true_margin_is_the_one_that_was_drawn(hard):
+    hard = replace(hard, margin=(2.5, 2.5), trouble=0.0, padding=0.0)
+    for number in range(3):
+        experiment = draw(2, number, hard)
+        assert truth(experiment, starts_of(experiment)).margin_pct == pytest.approx(2.5)
 
 
-def test_a_form_that_silently_does_not_apply_never_wins():
-    experiment = quiet()
-    best = truth_of(experiment, run_full(experiment).cards).best
-    other = next(form.name for form in experiment.forms if form.name != best)
-    spoiled = quiet(faults=(Fault("not_applied", form=best, applied=other),))
-    outcome = run_full(spoiled)
-    truth = truth_of(spoiled, outcome.cards)
-    assert best not in truth.full_s
-    assert outcome.winner != best
-    assert judged(outcome, truth) in (RIGHT, RIGHTLY_DECLINED)
+def test_a_plain_host_has_nothing_but_forms_margins_and_deviations():
+    scenario = draw(1, 0, PLAIN).scenario
+    timing = scenario.timing
+    assert not scenario.faults and not scenario.tenants and timing.step_pct == 0.0
+    assert (timing.request_correlation, timing.request_tail_dof, timing.level_shifts, timing.heat_pct) == (0, 0, (), 0)
+    assert {name for name in SHARES if getattr(PLAIN, name)} == set()
 
 
-def test_an_order_that_flips_is_said_and_the_anchor_decides():
-    experiment = quiet()
-    truth = truth_of(experiment, run_full(experiment).cards)
-    slow = StepRule(factor=1 + 2 * truth.margin_pct / 100 + 0.05, min_steps=10, forms=(truth.best,))
-    flipped = quiet(behaviour=Behaviour(step_rules=(slow,)))
-    outcome = run_full(flipped)
-    assert outcome.verdict.status == "order_flip"
-    assert judged(outcome, truth_of(flipped, outcome.cards)) == RIGHT
+def test_a_dead_feature_cannot_be_had_and_has_the_times_of_the_form_without_it():
+    hosts = (draw(4, number, replace(PLAIN, dead_features=1.0)) for number in range(20))
+    experiment = next(e for e in hosts if any(fault.kind == "dead_masking" for fault in e.scenario.faults))
+    found = truth(experiment, starts_of(experiment))
+    assert len(found.dead) == 1 and not found.dead & set(found.full_s)
+    assert judged(Ruling(next(iter(found.dead)), 2, 1.0), found) == DEAD
 
 
-def test_a_group_in_the_residue_state_is_not_measured_on():
-    experiment = quiet()
-    first = run_full(experiment).cards
-    if len(first) == len(experiment.scenario.cards.ids):
-        pytest.skip("this host has one group only")
-    assert set(run_full(quiet(residue=Residue(first, 10.0))).cards).isdisjoint(first)
+def test_a_shorter_session_is_the_beginning_of_a_longer_one(quiet):
+    form = quiet.experiment.forms[0].name
+    two, three = quiet.session(form, 1, repeats=2), quiet.session(form, 1, repeats=3)
+    assert two.timed.values_s["anchor"] == three.timed.values_s["anchor"][:2]
+    assert two.seconds < three.seconds
+    stopped = quiet.session(form, 1, stop=lambda anchors: "enough" if anchors else "")
+    assert (len(stopped.timed.values_s["anchor"]), stopped.timed.session.reason) == (1, "enough")
 
 
-def decided(winner):
-    """An outcome that names a winner."""
-
-    class Named(Outcome):
-        @property
-        def winner(self):
-            return winner
-
-    return Named(cards=(0,))
+def test_a_start_is_the_same_whatever_was_asked_before(quiet):
+    form = quiet.experiment.forms[-1].name
+    alone = Starts(quiet.experiment, quiet.contract)
+    for window in (1, 2):
+        quiet.session(form, window)
+    assert alone.mean(form, 2) == quiet.mean(form, 2) != quiet.mean(form, 1)
 
 
-def test_right_wrong_and_declined_are_told_apart_by_the_true_margin():
-    truth = Truth({"a": 1.0, "b": 1.005, "c": 1.1}, {}, {}, 0.3)
-    assert [judged(decided(form), truth) for form in ("a", "b", "c", "gone")] == [RIGHT, RIGHT, WRONG, WRONG]
-    clear = Truth({"a": 1.0, "b": 1.1}, {}, {}, 0.3)
-    close = Truth({"a": 1.0, "b": 1.009}, {}, {}, 0.3)
-    noisy = Truth({"a": 1.0, "b": 1.1}, {}, {}, 2.9)
-    alone = Truth({"a": 1.0}, {}, {}, 0.3)
-    assert [decidable(truth) for truth in (clear, close, noisy, alone)] == [True, False, False, False]
-    assert judged(Outcome(), clear) == WRONGLY_DECLINED
-    assert judged(Outcome(), noisy) == RIGHTLY_DECLINED
+@pytest.mark.parametrize("design", ["full", "adaptive"])
+def test_a_quiet_host_is_decided_rightly_by_both_designs(quiet, design):
+    ruling = product.decide(quiet, design)
+    found = truth(quiet.experiment, quiet)
+    assert (ruling.winner, judged(ruling, found)) == (found.best, RIGHT)
+    assert ruling.starts <= 2 * len(quiet.experiment.forms)
 
 
-class _Says:
-    def __init__(self, status, r):
-        self.status, self.r, self.tied_with, self.reason = status, r, (), ""
+class Prepared:
+    """Starts whose means are given: one list of them for each form."""
+
+    def __init__(self, **means: list[float]) -> None:
+        self.means = means
+        self.experiment = SimpleNamespace(forms=[SimpleNamespace(name=name) for name in means])
+        self.contract = SimpleNamespace(size=4)
+
+    def session(self, form: str, window: int):
+        return SimpleNamespace(seconds=10.0)
+
+    def mean(self, form: str, window: int, tier: str = "anchor"):
+        return self.means[form][window - 1] if self.means[form] else None
+
+
+def test_the_lowest_mean_of_two_starts_wins_unless_the_second_is_within_the_floor():
+    near = Prepared(a=[1.0, 1.02], b=[1.01, 1.02], c=[])
+    ruling = baselines.lowest_mean(near)
+    assert (ruling.winner, ruling.starts, ruling.card_s) == ("a", 5, 200.0)
+    assert baselines.lowest_mean(near, floor_pct=1.0).winner is None
+
+
+def test_rinott_asks_for_as_many_starts_as_its_constant_says():
+    assert baselines.rinott_h(2, 10, 0.95) == pytest.approx(2.614, abs=0.002)
+    assert baselines.rinott_h(4, 10, 0.95) > baselines.rinott_h(2, 10, 0.95)
+    same = Prepared(a=[1.0] * 8, b=[1.1] * 8)
+    assert baselines.rinott(same, first=3, confidence=0.95) == Ruling("a", 6, 240.0)
+    wide = Prepared(a=[1.0, 1.1, 0.9], b=[1.5, 1.6, 1.4])
+    assert baselines.rinott(wide, first=3, confidence=0.95).winner is None
+
+
+def test_kim_nelson_eliminates_and_declines_at_the_cap():
+    clear = Prepared(a=[1.0, 1.001, 0.999] * 3, b=[1.2, 1.201, 1.2] * 3, c=[1.3] * 9)
+    assert baselines.kim_nelson(clear, first=3, confidence=0.95).winner == "a"
+    blurred = Prepared(a=[1.0, 1.1, 0.9] * 3, b=[1.0, 0.9, 1.1] * 3)
+    declined = baselines.kim_nelson(blurred, first=3, confidence=0.95)
+    assert (declined.winner, declined.starts) == (None, 2 * baselines.CAP)
+
+
+def test_the_plain_reference_stops_as_soon_as_it_is_sure():
+    clear = Prepared(a=[1.0, 1.001] * 4, b=[1.2, 1.201] * 4)
+    assert baselines.pooled_sequential(clear) == Ruling("a", 4, 160.0)
+    blurred = Prepared(a=[1.0, 1.1] * 4, b=[1.02, 1.12] * 4)
+    assert baselines.pooled_sequential(blurred).winner is None
+
+
+def test_right_wrong_dead_and_declined_are_told_apart_by_the_true_step():
+    found = Truth({"a": 1.0, "b": 1.005, "c": 1.1}, {}, {}, dead=frozenset({"d"}), variants_s={"a+cpu-offload": 1.02})
+    named = [judged(Ruling(form, 4, 1.0), found) for form in ("a", "b", "c", "gone", "d", "a+cpu-offload")]
+    assert named == [RIGHT, RIGHT, WRONG, WRONG, DEAD, WRONG]
+    assert judged(Ruling(None, 4, 1.0, tied=("a", "b")), found) == RIGHT
+    assert judged(Ruling(None, 4, 1.0, tied=("a", "c")), found) == DECLINED
+    assert judged(Ruling(None, 4, 1.0), found) == DECLINED
 
 
 def test_extrapolates_is_false_when_few_steps_would_have_misled():
-    flips = Truth({"a": 1.0, "b": 1.1}, {"a": 1.0, "b": 1.1}, {"a": 1.1, "b": 1.0}, 0.3)
-    drifts = Truth({"a": 1.1, "b": 1.2}, {"a": 1.1, "b": 1.2}, {"a": 1.0, "b": 1.1}, 0.3)
-    holds = Truth({"a": 1.0, "b": 1.1}, {"a": 1.0, "b": 1.1}, {"a": 1.0, "b": 1.1}, 0.3)
-    says = Outcome(verdict=_Says("extrapolates", {"a": 1.0, "b": 1.0}))
-    assert [false_extrapolates(says, truth) for truth in (flips, drifts, holds)] == [True, True, False]
-    assert not false_extrapolates(Outcome(verdict=_Says("drift", {"a": 1.1})), drifts)
+    flips = Truth({"a": 1.0, "b": 1.1}, {"a": 1.0, "b": 1.1}, {"a": 1.1, "b": 1.0})
+    drifts = Truth({"a": 1.1, "b": 1.2}, {"a": 1.1, "b": 1.2}, {"a": 1.0, "b": 1.1})
+    holds = Truth({"a": 1.0, "b": 1.1}, {"a": 1.0, "b": 1.1}, {"a": 1.0, "b": 1.1})
+    says = Ruling("a", 4, 1.0, extrapolates=True, r=("a", "b"))
+    assert [false_extrapolates(says, found, 0.3) for found in (flips, drifts, holds)] == [True, True, False]
+    assert not false_extrapolates(replace(says, extrapolates=False), drifts, 0.3)
 
 
-def test_the_table_counts_every_host_once():
-    result = run_host(quiet())
-    assert isinstance(result, HostResult)
-    lines = table([result, replace(result, judgement=(WRONG, RIGHTLY_DECLINED))]).splitlines()
-    counted = {line[:34].strip(): line[34:].split() for line in lines}
-    assert counted["right"] == ["1", "50.0", "%", "1", "50.0", "%"]
-    assert counted["wrong"] == ["1", "50.0", "%", "0", "0.0", "%"]
-    assert counted["rightly declined"] == ["0", "0.0", "%", "1", "50.0", "%"]
-    assert counted["card time, share of full"][0] == "100.0%"
+def test_history_knows_the_deviation_between_starts_to_twenty_degrees_of_freedom():
+    experiment = draw(1, 2, replace(PLAIN, restart_sd=(1.0, 1.0), request_sd=(0.2, 0.2)))
+    history = history_of(experiment)
+    assert history.freedom == 20
+    assert 0.5 < history.restart_sd_pct < 1.6
+
+
+def result(kind: str, margin: float, **more) -> HostResult:
+    ruling = Ruling("a", 8, 3600.0, confidence="high")
+    given = {"choice": True, "hardnesses": (), **more}
+    return HostResult(
+        number=0, forms=4, margin_pct=margin, restart_sd_pct=1.0, request_sd_pct=0.3, best="a",
+        rulings={"x": ruling}, judgements={"x": kind}, false_extrapolates={"x": False}, **given,
+    )  # fmt: skip
+
+
+def test_the_tables_count_every_host_with_a_choice_once():
+    results = [result(RIGHT, 4.0), result(WRONG, 2.0, hardnesses=("thermal",)), result(DECLINED, 3.5)]
+    results += [result(DEAD, 0.5), result(DECLINED, 0.0, choice=False)]
+    score = Score(results, "x")
+    assert (score.hosts, score.decided, score.wrong, score.dead, score.high_wrong) == (4, 3, 1, 1, 2)
+    assert (score.big, score.decided_big, score.card_time, score.hours) == (2, 1, 1.0, 4.0)
+    assert rules_table(results, ["x"]).splitlines()[1].split()[:5] == ["x", "75.0", "%", "33.33", "%"]
+    assert len(margin_table(results, ["x"]).splitlines()) == 3
+    assert hardness_table(results, "x").splitlines()[1].split()[:2] == ["thermal", "1"]
+
+
+def test_the_interval_of_a_share_is_wilsons():
+    assert wilson(0, 100) == pytest.approx((0.0, 0.0370), abs=1e-4)
+    assert wilson(5, 100) == pytest.approx((0.0215, 0.1118), abs=1e-4)
+
+
+def test_every_rule_rules_on_a_hard_host():
+    found = run_host(draw(1, 0))
+    assert set(found.rulings) == set(found.judgements) == set(RULES)

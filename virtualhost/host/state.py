@@ -154,6 +154,13 @@ class HostState:
             record.form_starts[key] = record.form_starts.get(key, 0) + 1
             return SessionNumbers(record.sessions, record.form_starts[key], record.form_finished.get(key, 0))
 
+    def resume(self, cards: Sequence[int], form: str, *, sessions: int, of_form: int) -> None:
+        """Go on as after so many starts on the host, so many of them this form's on these cards, all ended cleanly."""
+        key = _key(cards, form)
+        with self.edit() as record:
+            record.sessions = sessions
+            record.form_starts[key] = record.form_finished[key] = of_form
+
     def finish_session(self, cards: Sequence[int], form: str, clock_s: float) -> None:
         """Note a clean end: only these advance a form's noise, so an interrupted session can be repeated exactly."""
         key = _key(cards, form)

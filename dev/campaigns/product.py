@@ -1,0 +1,149 @@
+"""The product on the starts of a virtual host: its planner, its design and its judgement, by the workflow's functions.
+
+This is the one place that knows how the product's design is asked. A design says what to measure next; the campaign
+serves it from the host's starts, and cells, verdict, gates and decision follow as in a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from msgspec.structs import replace
+
+from anchormatrix.config.merge import DEFAULT_FILE, load_settings
+from anchormatrix.decide.adaptive_judging import to_judge
+from anchormatrix.decide.assemble import Stored, judge_contract
+from anchormatrix.decide.verdict import judge
+from anchormatrix.planning import adaptive
+from anchormatrix.planning.configured import adaptive_limits, candidates_of, memory_limits
+from anchormatrix.records.decision import DecisionOutcome
+from anchormatrix.records.form import parse_form
+from anchormatrix.records.gates import Gates
+from anchormatrix.records.settings.values import Design
+from anchormatrix.records.settings.whole import Settings
+from anchormatrix.records.verdict import Verdict, VerdictStatus
+from anchormatrix.store.sessions import TimedSession
+from campaigns.hosts import Experiment
+from campaigns.rulings import Ruling
+from campaigns.starts import Starts
+
+_MASKING = ("--mask-chunks", "{mask_chunks}")
+
+
+@dataclass(frozen=True)
+class History:
+    """What earlier nights say of a host: the standard deviation between starts, and its degrees of freedom."""
+
+    restart_sd_pct: float
+    freedom: int
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the product made of a host."""
+
+    verdict: Verdict
+    judged: Gates
+
+
+@lru_cache(maxsize=1)
+def _defaults() -> Settings:
+    return load_settings(DEFAULT_FILE)
+
+
+def settings_of(experiment: Experiment, design: str) -> Settings:
+    """The configuration a user of this host would write: the forms to compare, the model's figures, the design."""
+    base, names = _defaults(), tuple(form.name for form in experiment.forms)
+    matrix = {"sizes": (experiment.size,), "forms": {experiment.size: names}, "design": Design(design)}
+    return replace(
+        base,
+        engine=replace(base.engine, extra_args=_MASKING),
+        model=experiment.figures,
+        matrix=replace(base.matrix, **matrix),
+        selection=replace(base.selection, host_memory_gb=experiment.scenario.serving.host_memory_gb),
+    )
+
+
+def planned(experiment: Experiment, settings: Settings) -> tuple[str, ...]:
+    """The forms that the product would measure of those asked for."""
+    found = candidates_of(settings, experiment.size, card_gb=_card_gb(experiment))
+    return tuple(form.name for form in found.forms)
+
+
+def decide(starts: Starts, design: str, history: History | None = None) -> Ruling:
+    """What the product says of the host, and what it took."""
+    settings = settings_of(starts.experiment, design)
+    forms = planned(starts.experiment, settings)
+    if not forms:
+        return Ruling(None, 0, 0.0, text="the planner leaves no form")
+    seen, seconds = _measure(starts, forms, settings)
+    said = conclude(starts, forms, seen, settings)
+    decision, verdict = said.judged.decision, said.verdict
+    no_difference = decision.outcome is DecisionOutcome.NO_DIFFERENCE
+    return Ruling(
+        winner=decision.winner,
+        starts=len(seen),
+        card_s=seconds * starts.contract.size,
+        tied=verdict.tied_with if no_difference else (),
+        confidence=decision.confidence.value,
+        extrapolates=verdict.status is VerdictStatus.EXTRAPOLATES,
+        r=tuple(verdict.r),
+        text=f"{verdict.status}: {decision.winner or decision.outcome} ({verdict.reason[:160]})",
+    )
+
+
+def _measure(starts: Starts, forms: tuple[str, ...], settings: Settings) -> tuple[list[TimedSession], float]:
+    """The sessions that the design asks for, in its order, and their virtual seconds."""
+    seen, seconds = list[TimedSession](), 0.0
+    while order := _next(forms, seen, settings):
+        measured = starts.session(order.form, order.window, repeats=order.repeats, stop=order.stop)
+        seen.append(measured.timed)
+        seconds += measured.seconds
+    return seen, seconds
+
+
+def _next(forms: tuple[str, ...], seen: Sequence[TimedSession], settings: Settings) -> adaptive.Order | None:
+    """What the design measures next; None when it has enough."""
+    if limits := adaptive_limits(settings):
+        return adaptive.next_order(forms, seen, limits)
+    places = adaptive.sequence(forms, settings.matrix.windows)
+    return adaptive.Order(*places[len(seen)], settings.matrix.repeats) if len(seen) < len(places) else None
+
+
+def conclude(starts: Starts, forms: tuple[str, ...], seen: Sequence[TimedSession], settings: Settings) -> Said:
+    """Cells, verdict, gates and decision of the sessions, as the rules' commands make them."""
+    contract = starts.contract
+    judging = to_judge(seen, forms, settings)
+    verdict = judge(
+        contract.id,
+        contract.size,
+        judging.cells,
+        judging.sessions,
+        forms=judging.forms,
+        windows=len(judging.windows),
+        limits=settings.verdict,
+    )
+    limits = adaptive_limits(settings)
+    left_out = adaptive.skipped(forms, seen, limits) if limits else ()
+    judged = judge_contract(
+        Stored(
+            contract=contract,
+            forms=tuple(map(parse_form, forms)),
+            sessions=[timed.session for timed in seen],
+            cells=judging.cells,
+            verdict=verdict,
+            model=settings.model,
+            memory=memory_limits(settings, _card_gb(starts.experiment)),
+            skipped={order.form: order.skip for order in left_out},
+            windows=settings.matrix.windows,
+            noise_floor_pct=settings.verdict.noise_floor_pct,
+        )
+    )
+    return Said(verdict, judged)
+
+
+def _card_gb(experiment: Experiment) -> float:
+    cards = experiment.scenario.cards
+    return (cards.memory_mb - cards.driver_memory_mb) * 2**20 / 1e9

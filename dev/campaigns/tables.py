@@ -1,0 +1,104 @@
+"""The campaign's tables: every rule on the same hosts, by margin and by hardness, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import sqrt
+
+from campaigns.rulings import BIG_PCT, DEAD, DECLINED, RIGHT, WRONG, HostResult
+
+MARGINS = ((0.0, 1.0), (1.0, 2.0), (2.0, 3.0), (3.0, 4.5), (4.5, 100.0))
+_Z95 = 1.959964
+
+
+def wilson(count: int, total: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share (Wilson 1927, Journal of the American Statistical Association 22, 209–212)."""
+    if not total:
+        return 0.0, 1.0
+    share, z2 = count / total, _Z95**2
+    middle = (share + z2 / (2 * total)) / (1 + z2 / total)
+    half = _Z95 / (1 + z2 / total) * sqrt(share * (1 - share) / total + z2 / (4 * total**2))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+class Score:
+    """One rule over some hosts. Wins of dead features are decided, and counted apart from other wrong decisions."""
+
+    def __init__(self, results: Iterable[HostResult], rule: str) -> None:
+        hosts = [result for result in results if result.choice]
+        kinds = [result.judgements[rule] for result in hosts]
+        self.hosts, self.rule = len(hosts), rule
+        self.wrong, self.dead = kinds.count(WRONG), kinds.count(DEAD)
+        self.decided = len(kinds) - kinds.count(DECLINED)
+        big = [kind for result, kind in zip(hosts, kinds, strict=True) if result.margin_pct > BIG_PCT]
+        self.big, self.decided_big = len(big), len(big) - big.count(DECLINED)
+        self.card_time = sum(result.card_time(rule) for result in hosts) / max(1, self.hosts)
+        self.hours = sum(result.rulings[rule].card_s for result in hosts) / 3600
+        self.false_extrapolates = sum(result.false_extrapolates[rule] for result in hosts)
+        sure = [k for r, k in zip(hosts, kinds, strict=True) if r.rulings[rule].confidence == "high" and k != DECLINED]
+        self.high, self.high_wrong = len(sure), len(sure) - sure.count(RIGHT)
+
+    @property
+    def line(self) -> str:
+        """The rule's line of :func:`rules_table`."""
+        low, high = wilson(self.wrong, self.decided)
+        return (
+            f"{self.rule:<30} {_share(self.decided, self.hosts):>9} "
+            f"{_share(self.wrong, self.decided, 2):>8} {f'{100 * low:.2f}–{100 * high:.2f}':>12} "
+            f"{self.dead:>5} {_share(self.decided_big, self.big):>9} {self.card_time:>9.2f} {self.hours:>8.0f}"
+        )
+
+
+def rules_table(results: Sequence[HostResult], rules: Sequence[str]) -> str:
+    """One line for each rule: decided, wrong of decided with its 95 % interval, dead features won, card time."""
+    head = (
+        f"{'rule':<30} {'decided':>9} {'wrong':>8} {'95 %':>12} {'dead':>5} {'of big':>9} {'card time':>9} {'hours':>8}"
+    )
+    return "\n".join([head, *(Score(results, rule).line for rule in rules)])
+
+
+def product_lines(results: Sequence[HostResult], rules: Sequence[str]) -> str:
+    """What only the product says: confidence and ``extrapolates``."""
+    lines = []
+    for rule in rules:
+        score = Score(results, rule)
+        high, false = _share(score.high_wrong, score.high, 2), _share(score.false_extrapolates, score.hosts, 2)
+        lines.append(
+            f"{rule:<30} high {score.high}, of them wrong {score.high_wrong} ({high}); "
+            f"false extrapolates {score.false_extrapolates} ({false})"
+        )
+    return "\n".join(lines)
+
+
+def margin_table(results: Sequence[HostResult], rules: Sequence[str]) -> str:
+    """Decided, wrong of decided and card time of each rule by the true margin."""
+    lines = [f"{'true margin, %':<30} " + " ".join(f"{_between(low, high):>18}" for low, high in MARGINS)]
+    for rule in rules:
+        parts = [[r for r in results if low < r.margin_pct <= high] for low, high in MARGINS]
+        lines.append(f"{rule:<30} " + " ".join(f"{_cell(Score(part, rule)):>18}" for part in parts))
+    return "\n".join([*lines, "(decided / wrong of decided / card time)"])
+
+
+def hardness_table(results: Sequence[HostResult], rule: str) -> str:
+    """One rule on the hosts that have a hardness, and on those that have not."""
+    names = sorted({name for result in results for name in result.hardnesses})
+    lines = [f"{rule:<30} {'hosts with':>10} {'':>18} {'without':>10}"]
+    for name in names:
+        those = Score([r for r in results if name in r.hardnesses], rule)
+        others = Score([r for r in results if name not in r.hardnesses], rule)
+        lines.append(f"{name:<30} {those.hosts:>10} {_cell(those):>18} {others.hosts:>10} {_cell(others):>18}")
+    return "\n".join(lines)
+
+
+def _cell(score: Score) -> str:
+    if not score.hosts:
+        return "–"
+    return f"{_share(score.decided, score.hosts, 0)} {_share(score.wrong, score.decided, 2)} {score.card_time:.2f}"
+
+
+def _between(low: float, high: float) -> str:
+    return f"{low:g}–{high:g}" if high < 100 else f"above {low:g}"
+
+
+def _share(count: int, total: int, digits: int = 1) -> str:
+    return f"{100 * count / total:.{digits}f} %" if total else "–"
