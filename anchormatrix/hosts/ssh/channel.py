@@ -38,22 +38,7 @@ class AgentChannel:
             self._said = ""
             with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
                 self._channel.shutdown_write()
-                _, said = _read_all(self._channel, time.monotonic() + timeout_s)
-                self._said = said.decode("utf-8", "replace")
+                self._channel.settimeout(timeout_s)
+                self._said = self._channel.makefile_stderr("rb").read().decode("utf-8", "replace")
                 self._channel.close()
         return self._said
-
-
-def _read_all(channel: paramiko.Channel, deadline: float) -> tuple[bytes, bytes]:
-    """Everything on stdout and stderr until both end or the deadline (monotonic) is there."""
-    out, err = bytearray(), bytearray()
-    while time.monotonic() < deadline:
-        if channel.recv_ready():
-            out += channel.recv(1 << 20)
-        elif channel.recv_stderr_ready():
-            err += channel.recv_stderr(1 << 20)
-        elif channel.eof_received or channel.closed:
-            break
-        else:
-            select.select([channel], [], [], max(0.0, min(0.2, deadline - time.monotonic())))
-    return bytes(out), bytes(err)
