@@ -11,8 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from anchormatrix.cli.command import run
+from anchormatrix.cli.tables import text_table
 from anchormatrix.config.merge import DEFAULT_FILE, load_settings
-from anchormatrix.hosts.holdings import holdings, holdings_text
+from anchormatrix.hosts.holdings import Holding, holdings
 from anchormatrix.hosts.open import open_host
 from anchormatrix.store.files import json_text
 
@@ -31,8 +32,14 @@ def main() -> int:
     if args.json:
         print(json_text({"host": host.alias, "leases": [asdict(holding) for holding in found]}), end="")
     else:
-        print(holdings_text(found))
+        print(text_table(map(_row, found)) if found else "no card is leased")
     return 0
+
+
+def _row(one: Holding) -> dict[str, str]:
+    who = {"user": one.user, "pid": one.pid, "from": one.origin, "since": one.since, "what": one.what}
+    free = {**dict.fromkeys(who, ""), "user": "nobody"}
+    return {"card": str(one.card), **(who if one.held else free), "suspect": one.suspect}
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ what was started under it, and ends with it, however it ends. What the holder wr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anchormatrix.hosts.base import Host
@@ -35,24 +35,6 @@ class Holding:
 def holdings(host: Host) -> tuple[Holding, ...]:
     """Who holds which card of a host now, ascending by card. Raises :class:`HostError`."""
     return tuple(_holding(values) for values in host.holders())
-
-
-def holdings_text(found: Iterable[Holding]) -> str:
-    """The holdings as an aligned table with a header, one line per card; a sentence when there are none."""
-    rows = [
-        (
-            str(one.card),
-            *((one.user, one.pid, one.origin, one.since, one.what) if one.held else ("nobody", "", "", "", "")),
-            one.suspect,
-        )
-        for one in found
-    ]
-    if not rows:
-        return "no card is leased"
-    table = [("card", "user", "pid", "from", "since", "what", "suspect"), *rows]
-    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
-    return "\n".join(line.rstrip() for line in lines)
 
 
 def _holding(values: Mapping[str, object]) -> Holding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,10 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from anchormatrix.errors import LeaseError
 from anchormatrix.hosts import locks
-from anchormatrix.hosts.holdings import Holding, holdings, holdings_text
+from anchormatrix.hosts.holdings import holdings
 from anchormatrix.hosts.local import LocalHost
 from anchormatrix.records.settings.things import HostSettings
 
@@ -54,6 +56,15 @@ def host(tmp_path: Path) -> Iterator[LocalHost]:
     opened.close()
 
 
+def printed(tmp_path: Path) -> str:
+    """What ``scripts/leases.py`` says of the host."""
+    example = yaml.safe_load((ROOT / "config" / "examples" / "cpu-dummy-run.yaml").read_text())
+    config = tmp_path / "host.json"
+    config.write_text(json.dumps({**example, "host": {"alias": "here", "lease_dir": f"{tmp_path}/leases"}}))
+    argv = [sys.executable, "scripts/leases.py", "--config", str(config)]
+    return subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+
 def test_a_held_card_is_refused_and_the_holder_named(host: LocalHost):
     with host.lease([2, 0], holder={"what": "c4-0123456789 tp1-usp4 w1"}, wait_s=0) as lease:
         assert lease.cards == (0, 2)
@@ -90,7 +101,7 @@ def test_everybody_sees_who_holds_what(host: LocalHost, tmp_path: Path):
         (found,) = holdings(host)
         assert (found.card, found.held, found.pid, found.what) == (7, True, str(os.getpid()), "nightly")
         assert found.user == "alice [31m"
-        header, line = holdings_text([found]).splitlines()
+        header, line = printed(tmp_path).splitlines()
         assert header.split() == ["card", "user", "pid", "from", "since", "what", "suspect"]
         assert line.startswith("7     alice")
         folder = tmp_path / "leases"
@@ -98,14 +109,16 @@ def test_everybody_sees_who_holds_what(host: LocalHost, tmp_path: Path):
         assert (folder / "card-7.lock").stat().st_mode & 0o777 == 0o666
 
 
-def test_an_empty_folder_has_no_holders(host: LocalHost):
+def test_an_empty_folder_has_no_holders(host: LocalHost, tmp_path: Path):
     assert holdings(host) == ()
-    assert holdings_text([]) == "no card is leased"
+    assert printed(tmp_path) == "no card is leased\n"
 
 
-def test_what_is_known_of_a_suspect_card_is_shown():
-    text = holdings_text([Holding(3, held=False, suspect="a job had to be killed at 2026-01-31T04:00:00")])
-    assert text.splitlines()[1].split(maxsplit=2) == ["3", "nobody", "a job had to be killed at 2026-01-31T04:00:00"]
+def test_what_is_known_of_a_suspect_card_is_shown(host: LocalHost, tmp_path: Path):
+    host.lease([3], holder={}, wait_s=0).release()
+    (tmp_path / "leases" / "card-3.lock").write_text('{"suspect": "a job had to be killed at 2026-01-31T04:00:00"}')
+    shown = printed(tmp_path).splitlines()[1].split(maxsplit=2)
+    assert shown == ["3", "nobody", "a job had to be killed at 2026-01-31T04:00:00"]
 
 
 def test_a_look_at_the_locks_never_makes_a_free_card_refuse(host: LocalHost, tmp_path: Path):
