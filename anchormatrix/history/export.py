@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
-import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from anchormatrix.history.store import History
+from anchormatrix.store.files import replacing
 
 COLUMNS = (
     "night", "contract", "size", "version", "form", "tier", "window", "generation", "status", "reason", "started_at",
@@ -29,7 +27,7 @@ _QUERY = (
 def export_csv(history: History, path: Path) -> int:
     """Write one row per session and tier (one without a tier for a session without numbers); returns the rows."""
     count = 0
-    with _replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as stream:
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(COLUMNS)
         for batch in _batches(history):
@@ -48,7 +46,7 @@ def export_parquet(history: History, path: Path) -> int:
     kinds = {True: pa.int64(), False: pa.string()}
     schema = pa.schema([(name, pa.float64() if name in reals else kinds[name in numbers]) for name in COLUMNS])
     count = 0
-    with _replacing(path) as temporary, pq.ParquetWriter(temporary, schema) as writer:
+    with replacing(path) as temporary, pq.ParquetWriter(temporary, schema) as writer:
         for batch in _batches(history):
             columns = zip(*batch, strict=True)
             writer.write_table(
@@ -83,18 +81,3 @@ def _batches(history: History) -> Iterator[list[tuple[Any, ...]]]:
     cursor = history.connection.execute(_QUERY)
     while batch := cursor.fetchmany(_BATCH):
         yield batch
-
-
-@contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """A temporary file beside ``path`` that takes its place when everything went well."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from anchormatrix.errors import InputError
 from anchormatrix.history.reruns import write_reruns
@@ -130,10 +129,6 @@ def _contract_facts(path: Path, expected: str) -> tuple[str, int, int, str] | No
     if contract.id != expected:
         raise InputError(f"is {contract.id}", where=str(path), expected=f"{expected}, which its sessions name")
     return contract.id, contract.size, contract.version, contract.canonical
-
-
-def _whole(value: Any) -> int:
-    return value if isinstance(value, int) else 0
 
 
 def _moment(text: str) -> datetime | None:

@@ -8,7 +8,7 @@ import io
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,34 +17,39 @@ from anchormatrix.errors import WriteError
 SCHEMA = 1
 
 
-def write_bytes(path: Path | str, data: bytes) -> None:
-    """Write ``data`` to a temporary name beside ``path`` and rename it: readers see the old file or the new one.
+@contextlib.contextmanager
+def replacing(path: Path | str) -> Iterator[Path]:
+    """A temporary file beside ``path`` that takes its place when the block ends well: readers see the old or the new.
 
     Raises :class:`WriteError` when the disk is full or the folder cannot be written; the old file stays then.
     """
     path = Path(path)
+    temporary: Path | None = None
     try:
-        _write_beside(path, data)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        yield temporary
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
     except OSError as error:
         raise WriteError(
-            f"cannot be written ({error.strerror})", where=str(path), todo="see the free space and the permissions"
+            f"cannot be written ({error.strerror or error})",
+            where=str(path),
+            todo="see the free space and the permissions",
         ) from None
+    finally:
+        if temporary:
+            temporary.unlink(missing_ok=True)
 
 
-def _write_beside(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
+def write_bytes(path: Path | str, data: bytes) -> None:
+    """Write ``data`` to a file, atomically and down to the disk. Raises :class:`WriteError`."""
+    with replacing(path) as temporary, temporary.open("wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 def write_text(path: Path | str, text: str) -> None:
