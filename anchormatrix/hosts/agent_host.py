@@ -44,7 +44,6 @@ class AgentHost:
         self._agents = agents
         self._scratch: list[str] = []
         self._leases: list[AgentLease] = []
-        self._processes: list[SupervisedProcess] = []
 
     def run(
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, timeout_s: float, check: bool = True
@@ -98,31 +97,21 @@ class AgentHost:
         self._leases.append(lease)
         return lease
 
-    def start(self, command: SupervisedCommand, *, lease: Lease | None = None) -> RunningProcess:
-        held_here = lease if isinstance(lease, AgentLease) else None
-        client = held_here.client if held_here else self._agents.unused()
+    def start(self, command: SupervisedCommand, *, lease: Lease) -> RunningProcess:
+        assert isinstance(lease, AgentLease)
         env, path = self._settings.env, self._settings.path
-        try:
-            pid, token = start_under(client, command, env=env, path=path, where=self.alias)
-        except BaseException:
-            if not held_here:
-                client.end(5)
-            raise
+        pid, token = start_under(lease.client, command, env=env, path=path, where=self.alias)
 
         def after_loss(grace_s: float) -> StopRecord | None:
-            return self._stopped_after_loss(command, token, held_here.cards if held_here else (), grace_s)
+            return self._stopped_after_loss(command, token, lease.cards, grace_s)
 
-        process = SupervisedProcess(
-            client, pid, after_loss=after_loss, ends_agent=not held_here, grace_s=command.grace_s
-        )
-        self._processes.append(process)
-        if held_here:
-            held_here.processes.append(process)
+        process = SupervisedProcess(lease.client, pid, after_loss=after_loss, grace_s=command.grace_s)
+        lease.processes.append(process)
         return process
 
     def own_pids(self) -> frozenset[int]:
         own: set[int] = set()
-        for process in self._processes:
+        for process in (process for lease in self._leases for process in lease.processes):
             with contextlib.suppress(HostError):
                 own.update(process.tree())
         return frozenset(own)
@@ -176,8 +165,6 @@ class AgentHost:
     def close(self) -> None:
         if self._agents.closed:
             return
-        for process in self._processes:
-            process.end()
         for lease in self._leases:
             lease.release()
         self._agents.end_all_but_service()

@@ -1,4 +1,4 @@
-"""The supervision agents of a host: one for commands and files, and one for each lease and each server without one."""
+"""The supervision agents of a host: one for commands and files, and one for each lease."""
 
 from __future__ import annotations
 

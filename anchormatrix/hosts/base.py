@@ -111,8 +111,8 @@ class Host(Protocol):
         """
         ...
 
-    def start(self, command: SupervisedCommand, *, lease: Lease | None = None) -> RunningProcess:
-        """Start a supervised process, under a lease where one is given: one process at a time may run under it.
+    def start(self, command: SupervisedCommand, *, lease: Lease) -> RunningProcess:
+        """Start a supervised process under a lease of this host: one process at a time may run under it.
 
         It is stopped gently, within its grace, when this program ends in whatever way (a watchdog process sees to it);
         how, is then written to the log's path + ``.stop.json``. Raises :class:`HostError` when the program is missing

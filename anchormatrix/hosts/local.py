@@ -34,7 +34,7 @@ class LocalHost(AgentHost):
         )
         super().__init__(here, _LocalAgents(settings.alias))
 
-    def start(self, command: SupervisedCommand, *, lease: Lease | None = None) -> RunningProcess:
+    def start(self, command: SupervisedCommand, *, lease: Lease) -> RunningProcess:
         return super().start(replace(command, log_path=str(Path(command.log_path).absolute())), lease=lease)
 
     def own_pids(self) -> frozenset[int]:

@@ -163,14 +163,12 @@ class SupervisedProcess:
         pid: int,
         *,
         after_loss: Callable[[float], StopRecord | None],
-        ends_agent: bool,
         grace_s: float,
     ) -> None:
         self.pid = pid
         self.client = client
         self._grace_s = grace_s
         self._after_loss = after_loss
-        self._ends_agent = ends_agent
         self._record: StopRecord | None = None
         self._exit: int | None = None
 
@@ -196,8 +194,6 @@ class SupervisedProcess:
                 self._record = self._after_loss(grace_s)
                 if self._record is None:
                     raise
-        if self._ends_agent:
-            self.client.end(_STOP_MARGIN_S)
         return self._record
 
 

@@ -37,8 +37,14 @@ def host(tmp_path: Path) -> Iterator[LocalHost]:
     opened.close()
 
 
+def no_cards(host: LocalHost) -> Lease:
+    """A lease under which anything may run at once."""
+    return host.lease([], holder={}, wait_s=0)
+
+
 def python(host: LocalHost, code: str, log: Path, *, lease: Lease | None = None, **more):
-    process = host.start(SupervisedCommand([sys.executable, "-u", "-c", code], str(log), **more), lease=lease)
+    command = SupervisedCommand([sys.executable, "-u", "-c", code], str(log), **more)
+    process = host.start(command, lease=lease or no_cards(host))
     wait_until(lambda: "up" in log.read_text())
     return process
 
@@ -173,7 +179,7 @@ def test_a_server_that_hears_sigint_ends_by_it(host: LocalHost, tmp_path: Path):
 
 
 def test_a_server_that_ended_by_itself_was_not_stopped(host: LocalHost, tmp_path: Path):
-    server = host.start(SupervisedCommand(["sh", "-c", "exit 7"], str(tmp_path / "log")))
+    server = host.start(SupervisedCommand(["sh", "-c", "exit 7"], str(tmp_path / "log")), lease=no_cards(host))
     wait_until(lambda: server.poll() == 7)
     assert (server.stop(grace_s=5).how, server.stop(grace_s=5).exit_code) == ("exited", 7)
 
@@ -195,7 +201,7 @@ def test_a_server_that_hears_nothing_is_killed_last_and_its_cards_become_suspect
 
 def test_children_that_left_the_session_or_lost_their_parent_are_stopped_too(host: LocalHost, tmp_path: Path):
     script = f"(setsid sleep 60 & echo $! > {tmp_path}/pid); echo up; exec sleep 60"
-    server = host.start(SupervisedCommand(["sh", "-c", script], str(tmp_path / "log")))
+    server = host.start(SupervisedCommand(["sh", "-c", script], str(tmp_path / "log")), lease=no_cards(host))
     wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip() != "")
     orphan = int((tmp_path / "pid").read_text())
     assert {server.pid, orphan} <= set(server.tree())
@@ -206,7 +212,7 @@ def test_children_that_left_the_session_or_lost_their_parent_are_stopped_too(hos
 def test_a_process_started_by_somebody_else_on_its_behalf_is_stopped_by_its_token(host: LocalHost, tmp_path: Path):
     """As with ``docker exec -e ANCHORMATRIX_RUN …``: the real server is a child of a daemon, not of the wrapper."""
     script = 'echo "up $ANCHORMATRIX_RUN"; exec sleep 60'
-    server = host.start(SupervisedCommand(["sh", "-c", script], str(tmp_path / "log")))
+    server = host.start(SupervisedCommand(["sh", "-c", script], str(tmp_path / "log")), lease=no_cards(host))
     wait_until(lambda: "up" in (tmp_path / "log").read_text())
     token = (tmp_path / "log").read_text().split()[1]
     elsewhere = subprocess.Popen(["sleep", "60"], env={**os.environ, "ANCHORMATRIX_RUN": token}, start_new_session=True)
@@ -252,13 +258,13 @@ def test_a_signal_never_goes_to_a_later_process_with_the_same_id():
 )
 def test_a_server_that_cannot_be_started_is_an_error(host: LocalHost, tmp_path: Path, argv, says):
     with pytest.raises(HostError, match=says):
-        host.start(SupervisedCommand(argv, str(tmp_path / "log")))
+        host.start(SupervisedCommand(argv, str(tmp_path / "log")), lease=no_cards(host))
 
 
 def test_a_log_that_cannot_be_written_is_an_error(host: LocalHost, tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(HostError, match=r"could not be started: .*/file.*scratch folder can be written"):
-        host.start(SupervisedCommand(["true"], str(tmp_path / "file" / "log")))
+        host.start(SupervisedCommand(["true"], str(tmp_path / "file" / "log")), lease=no_cards(host))
 
 
 def test_an_interrupted_question_does_not_spoil_the_next_answer(host: LocalHost, tmp_path: Path, monkeypatch):

@@ -58,8 +58,14 @@ def settings_for(server: SshSettings, folder: Path) -> HostSettings:
     )
 
 
+def no_cards(host: SshHost) -> Lease:
+    """A lease under which anything may run at once."""
+    return host.lease([], holder={}, wait_s=0)
+
+
 def polite(host: SshHost, log: Path, *, lease: Lease | None = None, **more):
-    process = host.start(SupervisedCommand([sys.executable, "-u", "-c", POLITE], str(log), **more), lease=lease)
+    command = SupervisedCommand([sys.executable, "-u", "-c", POLITE], str(log), **more)
+    process = host.start(command, lease=lease or no_cards(host))
     wait_until(lambda: b"up" in host.read_from(str(log), 0))
     return process
 
@@ -224,17 +230,17 @@ def test_a_killed_job_makes_its_cards_suspect(host: SshHost, tmp_path: Path):
 
 def test_a_program_that_cannot_be_started_is_an_error(host: SshHost, tmp_path: Path):
     with pytest.raises(HostError, match="`no-such-server` was not found"):
-        host.start(SupervisedCommand(["no-such-server"], str(tmp_path / "log")))
+        host.start(SupervisedCommand(["no-such-server"], str(tmp_path / "log")), lease=no_cards(host))
     (tmp_path / "file").write_text("")
     with pytest.raises(HostError, match="could not be started"):
-        host.start(SupervisedCommand(["true"], str(tmp_path / "file" / "log")))
+        host.start(SupervisedCommand(["true"], str(tmp_path / "file" / "log")), lease=no_cards(host))
 
 
 def test_the_serving_port_is_reached_through_the_connection(host: SshHost, tmp_path: Path):
     (tmp_path / "page").write_text("x" * 100_000)
     port = host.free_port()
     argv = [sys.executable, "-u", "-m", "http.server", str(port), "--bind", "127.0.0.1", "--directory", str(tmp_path)]
-    process = host.start(SupervisedCommand(argv, str(tmp_path / "log")))
+    process = host.start(SupervisedCommand(argv, str(tmp_path / "log")), lease=no_cards(host))
     near = host.local_port(port)
     assert near != port
     assert host.local_port(port) == near
