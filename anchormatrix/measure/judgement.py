@@ -9,7 +9,7 @@ from statistics import median
 from anchormatrix.measure import live_cards
 from anchormatrix.measure.expectation import smoked_step
 from anchormatrix.measure.order import SessionOrder
-from anchormatrix.measure.ramp import first_steady
+from anchormatrix.measure.ramp import judge_ramp
 from anchormatrix.measure.rows import Row
 from anchormatrix.measure.served import DidNotRunError
 from anchormatrix.measure.serverlog.failures import may_differ
@@ -83,18 +83,12 @@ def _slower_than_smoke(order: SessionOrder, rows: Sequence[Row], factor: float) 
     return f"a step takes {step_s:.3g} s, {step_s / smoked:.1f} times the smoke of these cards: the residue state"
 
 
-def ramp_of(warmups: Sequence[float], rows: Sequence[Row], steady_pct: float) -> Ramp:
-    """The ramp of a session; ``warmups`` are the step times of the excluded requests."""
-    start, requests = first_steady(warmups, steady_pct), sum(row.sent.role is Role.RAMP for row in rows)
-    if start is None:
-        why = f"no two neighbours of {requests} requests agreed to {steady_pct:g} % up to the last"
-        return Ramp(requests, None, False, why)
-    repeats = [row.step_s for row in rows if row.sent.role is Role.MEASURED and row.sent.tier == FEW and row.step_s]
-    moved = (median(repeats) / median(warmups[start:]) - 1) * 100 if repeats else 0.0
-    steady, why = moved <= steady_pct, f"from request {start + 1} on neighbours agree to {steady_pct:g} %"
-    if not steady:
-        why += f", but the repeats are {moved:.1f} % slower: the ramp went on"
-    return Ramp(requests, start + 1, steady, why)
+def ramp_of(rows: Sequence[Row], steady_pct: float) -> Ramp:
+    """The ramp of a session, from its excluded requests and its repeats."""
+    timed = [row for row in rows if row.step_s and row.sent.role is not Role.CAPTURE]
+    warmups = sum(row.sent.role is Role.RAMP for row in timed)
+    step_s, steps = [row.step_s or 0.0 for row in timed], [row.sent.steps for row in timed]
+    return judge_ramp(step_s, steps, warmups=warmups, longest=warmups, steady_pct=steady_pct)
 
 
 def remarks(rows: Sequence[Row], ramp: Ramp, closure: float | None, proof: Proof) -> tuple[Remark, ...]:

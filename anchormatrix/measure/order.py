@@ -77,7 +77,7 @@ def planned_requests(order: SessionOrder, rig: Rig) -> list[str]:
     """The requests of a session in words, for ``--dry-run``."""
     settings = rig.settings
     few, anchor = settings.matrix.tiers.few, settings.matrix.tiers.anchor
-    warm, agree = settings.matrix.warmups, f"until neighbours agree to {settings.matrix.warmups.steady_pct:g} %"
+    warm, agree = settings.matrix.warmups, f"until the ramp has ended (within {settings.matrix.warmups.steady_pct:g} %)"
     lines = [f"{warm.min} to {warm.max} excluded requests of {few} steps, {agree}"]
     lines += [f"{order.pairs(settings)} times: {few} steps, then {anchor} steps"]
     if captures(order, settings):

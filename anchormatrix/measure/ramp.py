@@ -1,34 +1,58 @@
-"""The ramp: the first requests after a start are often faster than the steady state and must not be timed."""
+"""The ramp: the first requests after a start are often faster than the steady state and must not be timed.
+
+Only requests at the head can be the ramp, and only because they are faster than most that follow. A request that stands
+out anywhere else is noise and counts as such. A running session and the log of an older one are judged alike.
+"""
 
 from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Sequence
+from statistics import median
+
+from anchormatrix.records.session import Ramp
 
 
-def first_steady(step_s: Sequence[float], tolerance_pct: float, steps: Sequence[int] | None = None) -> int | None:
-    """Index of the first request of the steady state, or ``None`` when the requests never settle.
+def first_steady(
+    step_s: Sequence[float],
+    tolerance_pct: float,
+    steps: Sequence[int] | None = None,
+    longest: int | None = None,
+) -> int | None:
+    """Index of the first request of the steady state; ``None`` when the ramp goes on to the end or beyond ``longest``.
 
-    A request is steady when from it on all requests with the same number of steps agree within ``tolerance_pct``
-    (largest minus smallest ÷ median) and at least two requests lie there. The first request never is. ``steps`` are the
-    steps of each request (default: all alike): tiers are compared only within themselves, since a step of one tier may
-    truly cost more than a step of another.
+    The first request is never steady. A later one is on the ramp while it and all before it are faster, by more than
+    ``tolerance_pct``, than more than half of the later requests with as many ``steps`` (default: all alike). Tiers are
+    compared only within themselves, since a step of one tier may truly cost more than a step of another.
     """
-    kinds = [0] * len(step_s) if steps is None else list(steps)
-    behind: dict[int, list[float]] = {}  # the values from a request on, sorted, by kind: grown from the end
-    unsettled: set[int] = set()
+    kinds = [0] * len(step_s) if steps is None else steps
+    behind: dict[int, list[float]] = {}  # the values behind a request, sorted, by kind: grown from the end
     found = None
-    for start in range(len(step_s) - 1, 0, -1):
-        kind = kinds[start]
-        values = behind.setdefault(kind, [])
-        insort(values, step_s[start])
-        spread = (values[-1] - values[0]) / _middle(values) * 100
-        (unsettled.discard if spread <= tolerance_pct else unsettled.add)(kind)
-        if not unsettled and start < len(step_s) - 1:
-            found = start
-    return found
+    last = len(step_s) - 1
+    for index in range(last, 0, -1):
+        later = behind.setdefault(kinds[index], [])
+        limit_s = step_s[index] * (1 + tolerance_pct / 100)
+        if index < last and (not later or limit_s >= later[(len(later) - 1) // 2]):
+            found = index
+        insort(later, step_s[index])
+    return found if longest is None or found is None or found <= longest else None
 
 
-def _middle(ordered: Sequence[float]) -> float:
-    half = len(ordered) // 2
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+def judge_ramp(step_s: Sequence[float], steps: Sequence[int], *, warmups: int, longest: int, steady_pct: float) -> Ramp:
+    """The ramp of a session: ``warmups`` excluded requests, then the repeats. It may last for ``longest`` requests.
+
+    Repeats that are slower than the steady warm-ups mean that these were not steady yet.
+    """
+    start = first_steady(step_s, steady_pct, steps, longest)
+    if start is None:
+        why = f"no steady state within {longest} requests: up to the last each is faster than those behind it"
+        return Ramp(warmups, None, False, why)
+    why = f"from request {start + 1} on none is more than {steady_pct:g} % faster than those behind it"
+    before, after = (
+        [value for value, kind in zip(step_s[part], steps[part], strict=True) if kind == steps[0]]
+        for part in (slice(start, warmups), slice(warmups, None))
+    )
+    moved = (median(after) / median(before) - 1) * 100 if before and after else 0.0
+    if moved <= steady_pct:
+        return Ramp(warmups, start + 1, True, why)
+    return Ramp(warmups, start + 1, False, f"{why}, but the repeats are {moved:.1f} % slower: the ramp went on")

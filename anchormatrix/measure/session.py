@@ -163,7 +163,7 @@ class _Try:
         return self.capture_dir is not None and self.settings.capture.trigger == CaptureTrigger.ENV
 
     def _warm_up(self, served: Served) -> bool:
-        """Send excluded requests until neighbours agree; ``False`` when the server logs no stage times at all."""
+        """Send excluded requests until the ramp has ended; ``False`` when the server logs no stage times at all."""
         matrix = self.settings.matrix
         fixed = self._capture_is_fixed()  # then the warm-ups before it are all sent
         settled = False
@@ -225,7 +225,7 @@ class _Try:
             live_cards.require_room(self.host, self.scratch, self.settings)
         if judgement.suspect:
             self._suspect(judgement.suspect)
-        ramp = ramp_of(self.warmups, rows, self.settings.matrix.warmups.steady_pct)
+        ramp = ramp_of(rows, self.settings.matrix.warmups.steady_pct)
         closure = closure_pct(row.timed for row in rows if row.timed is not None)
         session = replace(
             self._session(judgement, served.command, failure),

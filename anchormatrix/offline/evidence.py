@@ -46,9 +46,9 @@ def _log(item: ReadLog) -> list[str]:
     ]
     lines += [f"- {fact}" for fact in facts]
     if item.first_steady is not None:
-        lines.append(f"- steady from request {item.first_steady + 1} on; those before it are not timed")
-    elif log.requests:
-        lines.append("- no steady state found; only the first request is left out")
+        lines.append(f"- steady from request {item.first_steady + 1} on")
+    if session.ramp is not None and log.requests:
+        lines.append(f"- the first {session.ramp.requests} timed requests are no repeats; {session.ramp.why}")
     rows = [
         (
             request.index + 1,

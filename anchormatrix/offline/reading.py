@@ -12,18 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from anchormatrix.decide.cells import build_cells
 from anchormatrix.decide.verdict import judge
 from anchormatrix.engines.vllm_omni import expected_groups
 from anchormatrix.errors import ConfigError, InputError
-from anchormatrix.measure.ramp import first_steady
+from anchormatrix.measure.ramp import judge_ramp
 from anchormatrix.measure.serverlog.failures import failure_of
 from anchormatrix.measure.serverlog.parse import Request, ServeLog, closure_pct, parse_serve_log
 from anchormatrix.measure.serverlog.proof import prove
 from anchormatrix.records.cells import Cell
 from anchormatrix.records.form import Form, parse_form
 from anchormatrix.records.requests import RequestRow, RequestStatus, Role
-from anchormatrix.records.session import Ramp, Session, SessionStatus
+from anchormatrix.records.session import Session, SessionStatus
+from anchormatrix.records.settings.values import ANCHOR, FEW
 from anchormatrix.records.settings.whole import Settings
 from anchormatrix.records.verdict import Verdict
 from anchormatrix.store.codec import plain
@@ -120,12 +123,16 @@ def _read(path: Path, tiers: Mapping[str, int], settings: Settings) -> ReadLog:
     log = parse_serve_log(text)
     form = _form(label)
     timed = [request for request in log.requests if request.step_s is not None and not request.profiled]
-    start = first_steady(
+    steps = [request.steps for request in timed]
+    warmups, limits = _warm_ups(steps, tiers, settings.matrix.repeats), settings.matrix.warmups
+    ramp = judge_ramp(
         [request.step_s or 0.0 for request in timed],
-        settings.matrix.warmups.steady_pct,
-        [request.steps for request in timed],
+        steps,
+        warmups=warmups,
+        longest=max(warmups, limits.min),
+        steady_pct=limits.steady_pct,
     )
-    repeats = timed[1 if start is None else start :]
+    repeats = timed[max(1, warmups, (ramp.first_steady or 1) - 1) :]
     status, reason = _status(text, log, form, [r for r in repeats if r.steps in tiers.values()])
     session = Session(
         contract=f"ranks-{form.cards if form else max(1, len(log.ranks))}",
@@ -136,14 +143,25 @@ def _read(path: Path, tiers: Mapping[str, int], settings: Settings) -> ReadLog:
         evidence=(),
         command=(),
         env={},
-        ramp=Ramp(len(timed) - len(repeats), start, start is not None, ""),
+        ramp=replace(ramp, requests=len(timed) - len(repeats)),
         tries=(),
         generation=0,
         night="",
     )
     names = {steps: tier for tier, steps in tiers.items()}
     rows = tuple(_row(request, names[request.steps]) for request in repeats if request.steps in names)
-    return ReadLog(path, log, None if start is None else timed[start].index, TimedSession(session, rows))
+    steady = timed[ramp.first_steady - 1].index if ramp.first_steady else None
+    return ReadLog(path, log, steady, TimedSession(session, rows))
+
+
+def _warm_ups(steps: Sequence[int], tiers: Mapping[str, int], repeats: int) -> int:
+    """How many requests at the head only warmed the server up: those before the first pair of few and anchor.
+
+    Where too few repeats would be left of a tier, the log was not sent in pairs and nothing tells its warm-ups.
+    """
+    first = steps.index(tiers[ANCHOR]) if tiers[ANCHOR] in steps else 0
+    head = first - 1 if first and steps[first - 1] == tiers[FEW] else first
+    return head if all(steps[head:].count(count) >= repeats for count in tiers.values()) else 0
 
 
 def _row(request: Request, tier: str) -> RequestRow:

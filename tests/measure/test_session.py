@@ -81,7 +81,7 @@ def test_its_files_are_read_back_as_cells(tmp_path: Path) -> None:
 
 
 def test_a_ramp_that_never_settles_is_said_and_measured_all_the_same(tmp_path: Path) -> None:
-    timed, _ = measure(tmp_path, ramp=(0.5, 0.6, 0.7, 0.8, 0.9, 1.0))
+    timed, _ = measure(tmp_path, ramp=(0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9))
     session = timed.session
     assert session.status == "measured"
     assert session.ramp.steady is False

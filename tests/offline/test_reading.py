@@ -6,14 +6,16 @@ import shutil
 from pathlib import Path
 
 import pytest
-from serving_logs import log
+from serving_logs import log, log_of
 
 from anchormatrix.config.merge import DEFAULT_FILE, load_settings
 from anchormatrix.errors import InputError
 from anchormatrix.offline.evidence import evidence_markdown
 from anchormatrix.offline.reading import Reading, read_logs
+from anchormatrix.records.cells import Cell
 
-CAPTURES = Path(__file__).resolve().parents[3] / "shared" / "captures" / "logs"
+SHARED = Path(__file__).resolve().parents[3] / "shared"
+CAPTURES, CASES = SHARED / "captures" / "logs", SHARED / "cases" / "logs"
 TIERS = {"few": 4, "anchor": 10}
 
 
@@ -46,6 +48,86 @@ def test_a_form_that_did_not_take_effect_is_void_here_too(tmp_path: Path) -> Non
     (tmp_path / "tp2-usp2_serve.log").write_text(log(3.0, 4, sp_size=4))
     (item,) = read(tmp_path).logs
     assert item.session.status == "void"
+
+
+def in_pairs(
+    few: list[float], anchor: list[float], warm_ups: tuple[float, ...] = (2.6, 3.0, 3.0, 3.0), sp_size: int = 4
+) -> str:
+    """The log of warm-ups and of pairs with these seconds per step."""
+    pairs = [request for a, b in zip(few, anchor, strict=True) for request in ((4, a), (10, b))]
+    return log_of([*((4, step_s) for step_s in warm_ups), *pairs], 4, sp_size)
+
+
+def cell(folder: Path, text: str, tier: str) -> Cell:
+    """A tier's cell of a log that stands alone."""
+    (folder / "tp1-usp4_serve.log").write_text(text)
+    (found,) = [found for found in read(folder).cells if (found.tier, found.window) == (tier, "1")]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("what", "few", "anchor"),
+    [
+        ("two slow in the middle", [3.0] * 6, [3.0, 3.24, 3.24, 3.0, 3.0, 3.0]),
+        ("slow first", [3.0] * 3, [3.24, 3.0, 3.0]),
+        ("slow last", [3.0] * 3, [3.0, 3.0, 3.24]),
+        ("fast late", [3.0] * 3, [3.24, 3.24, 3.0]),
+        ("two levels in turn", [3.0] * 4, [3.0, 3.24, 3.0, 3.24]),
+        ("another level from the middle on", [3.0, 3.0, 3.24, 3.24, 3.24, 3.24], [3.0, 3.0, 3.24, 3.24, 3.24, 3.24]),
+    ],
+)
+def test_an_outlier_among_the_repeats_is_dispersion_and_never_ramp(tmp_path, what, few, anchor) -> None:
+    found = cell(tmp_path, in_pairs(few, anchor), "anchor")
+    assert found.repeats == len(anchor), what
+    assert found.dispersion_pct == pytest.approx(8.0, abs=0.7)
+    assert "dispersion" in found.reason
+
+
+def test_requests_before_the_first_pair_only_warm_up_as_in_a_session(tmp_path: Path) -> None:
+    few = cell(tmp_path, in_pairs([3.0, 3.0, 3.0], [3.0, 3.0, 3.0], (2.6, 3.6, 2.7, 3.0, 3.0)), "few")
+    assert (few.repeats, few.dispersion_pct, few.usable) == (3, 0.0, True)
+
+
+def test_three_fast_requests_and_then_an_outlier_leave_the_outlier_in(tmp_path: Path) -> None:
+    anchors_last = [(4, step_s) for step_s in (2.6, 2.6, 2.6, 3.3, 3.0, 3.0, 3.0)] + [(10, 3.0)] * 3
+    few = cell(tmp_path, log_of(anchors_last, 4), "few")
+    assert few.values_s == pytest.approx((3.3, 3.0, 3.0, 3.0))
+    assert "dispersion 10.0 %" in few.reason
+
+
+def test_tiers_in_turn_from_the_start_lose_their_fast_head(tmp_path: Path) -> None:
+    turns = log_of([(4 if n % 2 == 0 else 10, 2.6 if n < 3 else 3.0) for n in range(10)], 4)
+    assert cell(tmp_path, turns, "few").values_s == pytest.approx((3.0, 3.0, 3.0))
+    assert cell(tmp_path, turns, "anchor").values_s == pytest.approx((3.0, 3.0, 3.0, 3.0))
+
+
+def test_a_ramp_beyond_the_warm_ups_is_no_steady_state(tmp_path: Path) -> None:
+    few = cell(tmp_path, in_pairs([2.8, 2.9, 3.0], [2.85, 3.0, 3.0], (2.4, 2.5, 2.6, 2.7)), "few")
+    assert not few.usable
+
+
+def test_a_noisy_form_that_was_faster_is_named_and_nothing_wins_over_it(tmp_path: Path) -> None:
+    for window in ("", "_w2"):
+        (tmp_path / f"tp1-usp4{window}_serve.log").write_text(log(3.06, 4))
+        (tmp_path / f"tp2-usp2{window}_serve.log").write_text(log(3.0, 4, sp_size=2))
+        noisy = [2.4, 2.52 if window else 2.4, 2.4]
+        (tmp_path / f"tp4-usp1{window}_serve.log").write_text(in_pairs([2.4] * 3, noisy, (2.0, 2.4), sp_size=1))
+    reading = read(tmp_path)
+    (verdict,) = reading.verdicts
+    assert verdict.winner is None
+    assert "tp4-usp1 is not ranked (window 2: dispersion 5.0 % is above 3 %)" in verdict.reason
+    assert "25.0 % faster than tp2-usp2 in 6 of 6 repeats and cannot be ruled out" in verdict.reason
+
+
+@pytest.mark.skipif(not CASES.is_dir(), reason="../shared/cases is not here")
+def test_the_cases() -> None:
+    (outliers,) = read(CASES / "outliers-after-warm-up").verdicts
+    assert (outliers.status, outliers.winner) == ("unstable", None)
+    assert "tp1-usp4/anchor: window 1: dispersion 8.2 % is above 3 %" in outliers.reason
+    (noisy,) = read(CASES / "fastest-with-two-repeats").verdicts
+    assert noisy.winner is None
+    assert "tp4-usp1 is not ranked" in noisy.reason
+    assert "7.6 % faster than tp2-usp2 in 6 of 6 repeats and cannot be ruled out" in noisy.reason
 
 
 def test_the_captures(tmp_path: Path) -> None:
