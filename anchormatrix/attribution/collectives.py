@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from anchormatrix.attribution.findings import by_text
-from anchormatrix.attribution.intervals import Intervals, ms, optional, union
+from anchormatrix.attribution.intervals import Intervals, ms, optional, union, union_of
 from anchormatrix.attribution.reading import SERIAL
+from anchormatrix.attribution.steps import compute_mask
 from anchormatrix.captures.names import COMPUTE
 from anchormatrix.captures.table import NO_STREAM, Capture, is_collective, is_core
 from anchormatrix.records.attribution import Collectives, Family, Finding, Overlap, RankCollectives, Stream
@@ -80,15 +81,16 @@ def collectives(capture: Capture, *, layers: int | None = None, steps: int | Non
 
 def _of_rank(rank: int, kernels: pd.DataFrame, executed: int | None) -> RankCollectives:
     groups = groups_of(kernels)
+    computing = union_of(kernels, compute_mask(kernels))
     return RankCollectives(
         rank=rank,
-        families=tuple(_family(group, executed) for group in groups),
+        families=tuple(_family(group, computing, executed) for group in groups),
         overlap=tuple(_overlaps(groups)),
         streams=tuple(_streams(kernels)),
     )
 
 
-def _family(group: Group, executed: int | None) -> Family:
+def _family(group: Group, computing: Intervals, executed: int | None) -> Family:
     length, covered = group.end - group.start, group.union.total
     return Family(
         family=group.family,
@@ -101,6 +103,7 @@ def _family(group: Group, executed: int | None) -> Family:
         max_ms=ms(length.max()),
         union_ms=ms(covered),
         union_over_sum=optional(covered / group.sum_ns) if group.sum_ns else None,
+        exposed_ms=ms(covered - (group.union & computing).total),
     )
 
 
@@ -132,7 +135,7 @@ def _streams(kernels: pd.DataFrame) -> Iterator[Stream]:
 
 def compute_stream(kernels: pd.DataFrame) -> str | None:
     """Return the stream with the most compute time of one rank's kernels, or None when nothing computes."""
-    rows = kernels[is_core(kernels, COMPUTE) & ~is_collective(kernels)]
+    rows = kernels[compute_mask(kernels)]
     if rows.empty:
         return None
     totals = rows.groupby("stream", observed=True)["dur_ns"].sum()

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from anchormatrix.decide.bounds import ByteBound, byte_bound
 from anchormatrix.decide.conclusion import DecisionInputs, decide
-from anchormatrix.decide.evidence import FormEvidence, gather
-from anchormatrix.decide.gates import GateInputs, evaluate, unexplained
+from anchormatrix.decide.evidence import FormEvidence, gather, least_computing
+from anchormatrix.decide.gates import GateInputs, bandwidths, evaluate, unexplained
 from anchormatrix.decide.group_state import UNKNOWN_GROUP, GroupState
-from anchormatrix.decide.projection import all_projections
+from anchormatrix.decide.projection import Side, all_projections
 from anchormatrix.measure.bandwidth.curve import Curves
 from anchormatrix.planning.memory import MemoryLimits, memory_of, why_not
 from anchormatrix.records.attribution import Attribution
@@ -52,8 +52,9 @@ def judge_contract(stored: Stored) -> Gates:
     """Evaluate every gate and conclude. Pure: everything it says comes from ``stored``."""
     evidence = gather(stored.forms, stored.sessions, stored.cells, stored.attributions, stored.model)
     bounds = _bounds(stored, evidence)
-    open_differences = unexplained(evidence, bounds)
-    projections = _projections(stored, evidence, open_differences, bounds)
+    compared = bandwidths(evidence, bounds)
+    open_differences = unexplained(compared)
+    projections = _projections(stored, evidence, compared, bounds)
     gates = evaluate(
         GateInputs(
             evidence=evidence,
@@ -116,28 +117,25 @@ def _memory(stored: Stored, evidence: Sequence[FormEvidence]) -> dict[str, tuple
 
 
 def _projections(
-    stored: Stored,
-    evidence: Sequence[FormEvidence],
-    differences: Sequence[Unexplained],
-    bounds: Mapping[str, ByteBound],
+    stored: Stored, evidence: Sequence[FormEvidence], compared: Sequence[Unexplained], bounds: Mapping[str, ByteBound]
 ) -> tuple[Projection, ...]:
-    """Every slower form projected against the winner."""
-    best = next((item for item in evidence if item.form.name == stored.verdict.winner), None)
+    """Every slower form projected against the winner, and both with the same fix."""
+    ratios: dict[str, dict[tuple[str, str], float]] = {}
+    for row in compared:
+        ratios.setdefault(row.form, {})[row.family, row.communicator] = row.isolated_over_implied
+    sides = {
+        (name := item.form.name): Side(item, ratios.get(name, {}), _halved(bounds.get(name), stored.sweep))
+        for item in evidence
+    }
+    best = sides.pop(stored.verdict.winner or "", None)
     if best is None:
         return ()
-    found: list[Projection] = []
-    for item in evidence:
-        if item.form == best.form or not item.step_anchor_s:
-            continue
-        gains = [row.isolated_over_implied for row in differences if row.form == item.form.name]
-        found += all_projections(
-            item,
-            best,
-            isolated_over_implied=max(gains) if gains else None,
-            halved_time_ratio=_halved(bounds.get(item.form.name), stored.sweep),
-            noise_floor_pct=stored.noise_floor_pct,
-        )
-    return tuple(found)
+    least = least_computing(evidence)
+    return tuple(
+        found
+        for side in sides.values()
+        for found in all_projections(side, best, least=least, noise_floor_pct=stored.noise_floor_pct)
+    )
 
 
 def _halved(bound: ByteBound | None, sweep: Curves | None) -> float | None:

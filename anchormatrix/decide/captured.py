@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from statistics import median
 
 import msgspec
 
+from anchormatrix.attribution.differences import slowest_rank
 from anchormatrix.attribution.hiding import equal_bound
+from anchormatrix.captures.stretch import stands_out, stretch, usual_stretch
 from anchormatrix.planning.candidates import mask_chunks
 from anchormatrix.records.attribution import Attribution, Family, MaskBound, StepRow
 from anchormatrix.records.form import Form
+from anchormatrix.records.session import CaptureStatus
 from anchormatrix.records.settings.things import ModelSettings
 
-_ALIKE = 1.2  # forms that the profiler stretches more unequally than this were not captured in a step like the timed
 _MOST_CHUNKS = 8  # more chunks cost more calls than they hide
 
 
@@ -23,10 +24,9 @@ class StepParts:
     """One step of a form, all in ms, from its capture. ``communication_ms`` = exposed + overlapped.
 
     A capture inflates computing and idle time while the seconds of exposed communication stay, so ``computing_ms`` and
-    ``free_ms`` are deflated, by one factor for all forms of a contract. Both are None where no step without the
-    profiler is known (a capture on the ramp): an inflated time is never compared with a deflated one.
-    ``unlike_timed``: the captured step, the first of its request, was slow by itself and speaks for no timed one.
-    ``exposed_share`` is the attribution's: captured exposed seconds ÷ step time without the profiler.
+    ``free_ms`` are deflated, by one factor for all forms of a contract. Both are None where the step without the
+    profiler is not known: an inflated time is never compared with a deflated one. ``doubt`` says why the step speaks
+    for no timed one. ``exposed_share`` is the attribution's: captured exposed seconds ÷ step time without the profiler.
 
     ``masked_ms`` is the communication of the family that masking hides, ``mask_bound`` the share of it that could be
     hidden at best with ``mask_chunks`` chunks (of an unmasked form: with masking turned on), ``mask_hidden`` the share
@@ -39,7 +39,7 @@ class StepParts:
     overlapped_ms: float
     free_ms: float | None
     exposed_share: float | None = None
-    unlike_timed: bool = False
+    doubt: str = ""
     mask_bound: float | None = None
     mask_hidden: float = 0.0
     mask_chunks: int = 1
@@ -62,13 +62,17 @@ class StepParts:
 def capture_inflation(attributions: Iterable[Attribution]) -> float | None:
     """By how much the profiler stretches computing and idle time, one factor for all forms of a contract.
 
-    The median over the forms of captured computing and idle time ÷ (step without the profiler − exposed). Each form's
-    own factor would carry the noise of its few timed steps into the difference between forms. The profiler costs forms
-    of one contract about the same, so a step that stands out was slow by itself and takes no part. None when no form
-    has a step without the profiler.
+    Each form's own factor would carry the noise of its few timed steps into the difference between forms. None when no
+    form has a step without the profiler.
     """
-    found = [own for attribution in attributions if (own := _stretch(attribution)) is not None]
-    return median(own for own in found if own <= _ALIKE * min(found)) if found else None
+    return usual_stretch(own for attribution in attributions if (own := own_stretch(attribution)) is not None)
+
+
+def unlike_timed(attributions: Mapping[str, Attribution]) -> tuple[str, ...]:
+    """The forms of a contract whose captured step was slow by itself and speaks for no timed one."""
+    usual = capture_inflation(attributions.values())
+    found = {form: own_stretch(attribution) for form, attribution in attributions.items()}
+    return tuple(form for form, own in found.items() if own and usual and stands_out(own, usual))
 
 
 def step_parts(
@@ -82,11 +86,11 @@ def step_parts(
 
     ``inflation`` is :func:`capture_inflation` of the contract.
     """
-    if attribution is None or attribution.steps is None or (slowest := _slowest(attribution)) is None:
+    if attribution is None or (slowest := _slowest(attribution)) is None or attribution.steps is None:
         return None
-    own = _stretch(attribution)
-    unlike = inflation is not None and own is not None and own > _ALIKE * inflation
-    deflation = 1 / inflation if inflation and own is not None and not unlike else None
+    own = own_stretch(attribution)
+    doubt = _doubt(attribution, own, inflation)
+    deflation = 1 / inflation if inflation and own is not None and not stands_out(own, inflation) else None
     rows = attribution.masking.ranks if attribution.masking else ()
     found = next((row for row in rows if row.rank == slowest.rank), None)
     mask_bound, chunks = _bound(found, form, model) if found else (None, 1)
@@ -96,7 +100,7 @@ def step_parts(
         overlapped_ms=slowest.overlapped_ms,
         free_ms=None if deflation is None else slowest.free_ms * deflation,
         exposed_share=attribution.steps.exposed_share,
-        unlike_timed=unlike,
+        doubt=doubt,
         mask_bound=mask_bound,
         mask_hidden=found.under_attention if found else 0.0,
         mask_chunks=chunks,
@@ -105,32 +109,45 @@ def step_parts(
     )
 
 
+def _doubt(attribution: Attribution, own: float | None, inflation: float | None) -> str:
+    if attribution.capture and attribution.capture.status is CaptureStatus.ON_RAMP:
+        return "the capture fell on the ramp"
+    if attribution.effect and not attribution.effect.ok:
+        return f"the capture does not prove the form: {attribution.effect.failures[0].text}"
+    if own is None or inflation is None:
+        return "no step without the profiler to compare its capture with"
+    return "the captured step is not like the timed ones" if stands_out(own, inflation) else ""
+
+
 def family_times(attribution: Attribution | None) -> tuple[Family, ...]:
-    """The collective families of the first listed rank."""
-    if attribution is None or attribution.collectives is None or not attribution.collectives.ranks:
+    """The collective families of the slowest rank, which waits for no other inside its calls."""
+    if attribution is None or (slowest := _slowest(attribution)) is None:
         return ()
-    return attribution.collectives.ranks[0].families
+    return _families_of(attribution, slowest.rank)
 
 
-def _stretch(attribution: Attribution) -> float | None:
-    """The form's own factor."""
+def own_stretch(attribution: Attribution) -> float | None:
+    """How many times longer the profiler made computing and idle time of the captured step."""
     rank = _slowest(attribution)
     if rank is None or attribution.steps is None or attribution.steps.unprofiled_step_s is None:
         return None
-    captured, rest = rank.computing_ms + rank.free_ms, attribution.steps.unprofiled_step_s * 1e3 - rank.exposed_ms
-    return captured / rest if captured > 0 and rest > 0 else None
+    timed_ms = attribution.steps.unprofiled_step_s * 1e3
+    return stretch(rank.computing_ms + rank.free_ms, rank.exposed_ms, timed_ms)
 
 
 def _slowest(attribution: Attribution) -> StepRow | None:
-    ranks = attribution.steps.ranks if attribution.steps else ()
-    return max(ranks, key=lambda rank: rank.stage_ms, default=None)
+    return slowest_rank(attribution.steps.ranks) if attribution.steps else None
+
+
+def _families_of(attribution: Attribution, rank: int) -> tuple[Family, ...]:
+    ranks = attribution.collectives.ranks if attribution.collectives else ()
+    return next((one.families for one in ranks if one.rank == rank), ())
 
 
 def _family_ms(attribution: Attribution, found: MaskBound) -> float:
     """Time of the family that a masking row speaks of, on its rank."""
-    ranks = attribution.collectives.ranks if attribution.collectives else ()
-    families = next((rank.families for rank in ranks if rank.rank == found.rank), ())
     wanted = found.family, found.communicator
+    families = _families_of(attribution, found.rank)
     return sum(row.sum_ms for row in families if (row.family, row.communicator) == wanted)
 
 

@@ -238,7 +238,7 @@ def _reverses(inputs: DecisionInputs, winner: str) -> str:
     item = min(found, key=lambda projection: projection.step_s)
     return (
         f" Reverses when {item.quantity} of {item.form} falls to {milliseconds(item.threshold or 0.0)}; "
-        f"{item.fix.words} would give {milliseconds(item.projected_level)} (projection)."
+        f"{item.fix.words} would give {milliseconds(item.projected_level)}, and {item.both_words} (projection)."
     )
 
 

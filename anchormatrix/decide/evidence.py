@@ -16,10 +16,13 @@ from anchormatrix.records.settings.values import ANCHOR, FEW
 
 @dataclass(frozen=True)
 class FormEvidence:
-    """Everything known of one form on one contract. Step times are medians in seconds, unprofiled.
+    """Everything known of one form on one contract, and what of it may be read. Step times are medians in seconds,
+    unprofiled.
 
     ``status`` is that of its sessions, ``None`` when there is none; ``reason`` is the session's, else why its anchor
-    cell may not be ranked. ``windows`` maps a window to the anchor step measured in it.
+    cell may not be ranked. ``windows`` maps a window to the anchor step measured in it. ``usable``: the anchor cell may
+    be ranked; ``few_doubt``: why the few-step cell may not. Gates, projections, scaling and triggers read ``ranked_s``,
+    ``drift`` and ``captured``, which are None where the evidence may not be read.
     """
 
     form: Form
@@ -29,15 +32,47 @@ class FormEvidence:
     step_anchor_s: float | None = None
     dispersion_pct: float | None = None
     usable: bool = False
+    few_doubt: str = ""
     windows: Mapping[str, float] = field(default_factory=dict)
     parts: StepParts | None = None
     families: tuple[Family, ...] = ()
     source: str = ""
 
     @property
+    def ranked_s(self) -> float | None:
+        """The anchor step, where it may be ranked."""
+        return self.step_anchor_s if self.usable else None
+
+    @property
+    def rank_doubt(self) -> str:
+        """Why the anchor step may not be ranked; nothing when it may."""
+        if self.step_anchor_s is None:
+            return "not measured"
+        return "" if self.usable else f"may not be ranked: {self.reason or 'its cells are too noisy'}"
+
+    @property
+    def drift(self) -> float | None:
+        """Anchor step ÷ few-step step, where both may be read."""
+        few_s = None if self.few_doubt else self.step_few_s
+        return self.ranked_s / few_s if self.ranked_s and few_s else None
+
+    @property
+    def captured(self) -> StepParts | None:
+        """The captured step, where it speaks for the timed ones."""
+        return None if self.capture_doubt else self.parts
+
+    @property
+    def capture_doubt(self) -> str:
+        """Why the capture speaks for no timed step; nothing when it does. It was made in a few-step request."""
+        if self.parts is None:
+            return "no capture of this form"
+        cell = f"the cell it was captured in may not be read: {self.few_doubt}" if self.few_doubt else ""
+        return self.parts.doubt or cell
+
+    @property
     def exposed_share(self) -> float | None:
-        """Share of exposed communication in the step, as the attribution says it."""
-        return self.parts.exposed_share if self.parts else None
+        """Share of exposed communication in the step, where the capture may be read."""
+        return self.captured.exposed_share if self.captured else None
 
     def noise_floor_pct(self, other: FormEvidence, least: float) -> float:
         """Noise floor of a pair: the larger of ``least`` and the larger dispersion of its anchor cells."""
@@ -58,15 +93,21 @@ class ExtraComputing:
 
 
 def extra_computing(form: FormEvidence, other: FormEvidence, least_pct: float) -> ExtraComputing | None:
-    """Compare the computing of two forms of one contract; None when either is not known without the profiler.
+    """Compare the computing of two forms of one contract; None when the capture of either may not be read.
 
     One step of each is captured, and each carries its own noise: the floor is the pair's noise floor in percent of
     both computing times together.
     """
-    own, others = (item.parts.computing_ms if item.parts else None for item in (form, other))
+    own, others = (item.captured.computing_ms if item.captured else None for item in (form, other))
     if own is None or others is None:
         return None
     return ExtraComputing(own - others, form.noise_floor_pct(other, least_pct) / 100 * (own + others))
+
+
+def least_computing(evidence: Iterable[FormEvidence]) -> FormEvidence | None:
+    """The form that computes least per step, of those whose capture may be read."""
+    found = {item.captured.computing_ms: item for item in evidence if item.captured and item.captured.computing_ms}
+    return found[min(found)] if found else None
 
 
 def gather(
@@ -126,8 +167,16 @@ def _one(
         step_anchor_s=anchor.step_s if anchor else None,
         dispersion_pct=anchor.dispersion_pct if anchor else None,
         usable=anchor is not None and anchor.usable,
+        few_doubt=_doubt_of(few),
         windows={cell.window: cell.step_s for cell in rows if cell.tier == ANCHOR and cell.window != ALL},
         parts=parts,
         families=families,
         source=", ".join(f"w{session.window}" for session in own if session.status is not SessionStatus.SKIPPED),
     )
+
+
+def _doubt_of(cell: Cell | None) -> str:
+    """Why a cell may not be read; nothing when it may."""
+    if cell is None:
+        return "not measured"
+    return "" if cell.usable else cell.reason

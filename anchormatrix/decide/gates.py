@@ -1,7 +1,8 @@
 """The seven gates: each form of a contract passes, fails or stays unknown at each, with a number and its source.
 
-A gate fails only on something measured. Theory (byte bound, projection) can say where to look and can contradict a
-measurement; it never ranks.
+A gate fails only on something measured. Theory (model figures, byte bound, masking bound, projection) can say where to
+look and can contradict a measurement, which leaves the gate unknown; it never fails a form. Evidence that may not be
+read leaves a gate unknown with the reason; :class:`FormEvidence` decides what may be.
 """
 
 from __future__ import annotations
@@ -29,7 +30,6 @@ GATES = {
 PASSED, FAILED, UNKNOWN = GateStatus.PASSED, GateStatus.FAILED, GateStatus.UNKNOWN
 _UNEXPLAINED_PCT = 10.0  # implied and isolated bandwidth that differ by less agree, within what a sweep resolves
 _CALLS_OFF = 0.02  # a few calls outside the layers do not move a mean
-_UNLIKE = "the captured step is not like the timed ones, so its parts do not speak for them"
 _CLOSURE = 1.02  # a measured step may undercut a lower bound by the noise of both
 
 
@@ -50,9 +50,9 @@ class GateInputs:
 
     @property
     def best(self) -> FormEvidence | None:
-        """The form with the lowest usable anchor step."""
-        measured = [form for form in self.evidence if form.usable and form.step_anchor_s]
-        return min(measured, key=lambda form: form.step_anchor_s or 0.0, default=None)
+        """The form with the lowest anchor step that may be ranked."""
+        ranked = [form for form in self.evidence if form.ranked_s]
+        return min(ranked, key=lambda form: form.ranked_s or 0.0, default=None)
 
 
 def evaluate(inputs: GateInputs) -> tuple[Gate, ...]:
@@ -95,10 +95,13 @@ def _memory(form: FormEvidence, inputs: GateInputs) -> Gate:
     if known is None:
         return _result("G2", form, UNKNOWN, None, "GB", "model figures", "the model's memory figures are not given")
     needed, usable, words = known
-    status = PASSED if needed <= usable else FAILED
+    status = PASSED
     text = f"needs {_memory_words(needed)} of {_memory_words(usable)} usable per card{'; ' + words if words else ''}"
-    if status == FAILED and form.status is SessionStatus.MEASURED:
-        status, text = PASSED, text + "; it ran all the same, so the model's figures are too high"
+    if needed > usable and form.status is SessionStatus.MEASURED:
+        text += "; it ran all the same, so the model's figures are too high"
+    elif needed > usable:
+        status = FAILED if form.status is SessionStatus.DID_NOT_RUN else UNKNOWN
+        text += "; and it did not run" if status == FAILED else "; by the model's figures alone, it was not tried"
     return _result("G2", form, status, needed, "GB", "model figures, card memory", text)
 
 
@@ -119,28 +122,27 @@ def _bytes(form: FormEvidence, inputs: GateInputs) -> Gate:
     if bound.step_ms is None:
         return _result("G3", form, UNKNOWN, None, "ms/step", source, f"{bound.unknown[0]}; {columns}")
     text = f"{columns}; about {milliseconds(bound.step_ms)} of communication per step by the sweep, hidden or not"
-    measured = form.step_anchor_s
-    if measured is None:
-        return _result("G3", form, PASSED, bound.step_ms, "ms/step", source, text + "; not measured, so not ranked")
-    if bound.step_ms > measured * 1e3 * _CLOSURE:
-        step = milliseconds(measured * 1e3)
-        text += f", more than the measured step of {step}: figures, sweep or form are not what they say"
-        return _result("G3", form, FAILED, bound.step_ms, "ms/step", source, text)
+    if form.ranked_s is None:
+        return _result("G3", form, PASSED, bound.step_ms, "ms/step", source, f"{text}; its step {form.rank_doubt}")
+    if bound.step_ms > form.ranked_s * 1e3 * _CLOSURE:
+        step = milliseconds(form.ranked_s * 1e3)
+        why = f"the calls one after the other take {milliseconds(bound.step_ms)} by the sweep, more than the measured "
+        why += f"step of {step}: they run at once, or figures, sweep or form are not what they say"
+        return _result("G3", form, UNKNOWN, bound.step_ms, "ms/step", source, f"{why}; {columns}")
     return _result("G3", form, PASSED, bound.step_ms, "ms/step", source, text)
 
 
 def _computing(form: FormEvidence, inputs: GateInputs) -> Gate:
     source = "attribution: Computing, deflated by the contract's common factor"
-    own = form.parts.computing_ms if form.parts else None
-    if own is None:
-        why = "no step without the profiler to compare its capture with" if form.parts else "no capture of this form"
-        why = _UNLIKE if form.parts and form.parts.unlike_timed else why
-        return _result("G4", form, UNKNOWN, None, "ms/step", source, why)
-    others = [other for other in inputs.evidence if other.form != form.form]
+    own = form.captured.computing_ms if form.captured else None
+    if own is None or form.ranked_s is None:
+        return _result("G4", form, UNKNOWN, None, "ms/step", source, form.capture_doubt or form.rank_doubt)
     found = {
         other.form.name: extra
-        for other in others
-        if (extra := extra_computing(form, other, inputs.noise_floor_pct)) is not None
+        for other in inputs.evidence
+        if other.form != form.form
+        and other.ranked_s
+        and (extra := extra_computing(form, other, inputs.noise_floor_pct)) is not None
     }
     if not found:
         return _result("G4", form, UNKNOWN, None, "ms/step", source, "no other form's computing to compare it with")
@@ -152,39 +154,35 @@ def _computing(form: FormEvidence, inputs: GateInputs) -> Gate:
         text = f"computes {milliseconds(extra.extra_ms)} per step more than {least}, "
         floor = f"the noise floor of {milliseconds(extra.floor_ms)}"
         text += f"beyond {floor}" if extra.differs else f"within {floor}: no difference"
-    if best and best.form != form.form and own > (best.step_anchor_s or 0.0) * 1e3 * _CLOSURE:
+    if best and best.form != form.form and own > (best.ranked_s or 0.0) * 1e3 * _CLOSURE:
         text += f"; its computing alone exceeds the whole step of {best.form.name}: no masking can make it win"
         return _result("G4", form, FAILED, extra.extra_ms, "ms/step", source, text)
     return _result("G4", form, PASSED, max(0.0, extra.extra_ms), "ms/step", source, text)
 
 
 def _masking(form: FormEvidence, inputs: GateInputs) -> Gate:
-    parts, source = form.parts, "attribution: masking bound of the form's own family"
-    if parts is None or parts.exposed_at_bound_ms is None or form.step_anchor_s is None:
-        return _result("G5", form, UNKNOWN, None, "ms/step", source, "no capture with a masked family")
-    if parts.unlike_timed:
-        return _result("G5", form, UNKNOWN, None, "ms/step", source, _UNLIKE)
-    if parts.mask_doubt:
-        return _result("G5", form, UNKNOWN, None, "ms/step", source, parts.mask_doubt)
-    won = parts.exposed_ms - parts.exposed_at_bound_ms
-    reachable = form.step_anchor_s - won / 1e3
+    parts, source = form.captured, "attribution: masking bound of the form's own family"
+    if parts is None or parts.mask_doubt or form.ranked_s is None:
+        doubt = form.capture_doubt or form.rank_doubt or (parts.mask_doubt if parts else "")
+        return _result("G5", form, UNKNOWN, None, "ms/step", source, doubt)
+    if parts.exposed_at_bound_ms is None:
+        return _result("G5", form, UNKNOWN, None, "ms/step", source, "no masked family in its capture")
+    reachable = form.ranked_s - (parts.exposed_ms - parts.exposed_at_bound_ms) / 1e3
     text = (
         f"exposed {milliseconds(parts.exposed_ms)}, {milliseconds(parts.exposed_at_bound_ms)} at its bound with "
         f"{parts.mask_chunks} chunks: would take {seconds(reachable)} per step (projection)"
     )
     best = inputs.best
-    if best and best.form != form.form and reachable > (best.step_anchor_s or 0.0) * _CLOSURE:
-        text += f"; still above {best.form.name}'s measured {seconds(best.step_anchor_s or 0.0)}"
-        return _result("G5", form, FAILED, parts.exposed_at_bound_ms, "ms/step", source, text)
+    if best and best.form != form.form and reachable > (best.ranked_s or 0.0) * _CLOSURE:
+        text += f", still above {best.form.name}'s measured {seconds(best.ranked_s or 0.0)}"
     return _result("G5", form, PASSED, parts.exposed_at_bound_ms, "ms/step", source, text)
 
 
 def _ab(form: FormEvidence, inputs: GateInputs) -> Gate:
-    best, step = inputs.best, form.step_anchor_s
+    best, step = inputs.best, form.ranked_s
     source = "cells.csv, anchor tier"
-    if best is None or best.step_anchor_s is None or step is None or not form.usable:
-        why = "not measured" if step is None else f"may not be ranked: {form.reason or 'its cells are too noisy'}"
-        return _result("G6", form, UNKNOWN, step, "s/step", source, why)
+    if best is None or step is None:
+        return _result("G6", form, UNKNOWN, form.step_anchor_s, "s/step", source, form.rank_doubt)
     shared = sorted(set(form.windows) & set(best.windows))
     if form.form == best.form:
         status = PASSED if len(form.windows) >= inputs.windows else UNKNOWN
@@ -212,41 +210,42 @@ def _projected(form: FormEvidence, inputs: GateInputs) -> Gate:
             text = "no projection of another form reverses the order" if inputs.projections else "nothing was projected"
             return _result("G7", form, PASSED if inputs.projections else UNKNOWN, None, "ms", "projection", text)
         first = max(against, key=lambda item: (item.reverses, item.threshold or 0.0))
-        text = f"{first.form} would be faster with {first.fix.words}"
+        text = f"{first.form} would be faster with {first.fix.words}; {first.both_words}"
         if not first.reverses:
             text = f"no projection reverses the order; nearest is {first.form} with {first.fix.words}"
         return _result("G7", form, PASSED, first.threshold, first.unit, "projection", text)
     if not own:
-        return _result("G7", form, UNKNOWN, None, "ms", "projection", "no capture to project from")
+        why = form.capture_doubt or form.rank_doubt or "nothing of it could be fixed"
+        return _result("G7", form, UNKNOWN, None, "ms", "projection", why)
     first = own[0]
     change = 100 * (first.step_s / first.against_s - 1)
     text = f"with {first.fix.words}, {seconds(first.step_s)} per step: {abs(change):.1f} % "
-    text += f"{'below' if change < 0 else 'above'} {first.against} (projection)"
-    status = PASSED if first.reverses else FAILED
-    return _result("G7", form, status, first.threshold, first.unit, "projection", text)
+    text += f"{'below' if change < 0 else 'above'} {first.against}; {first.both_words} (projection)"
+    return _result("G7", form, PASSED, first.threshold, first.unit, "projection", text)
 
 
 _FAMILY_KIND = {"alltoall": "all_to_all", "allgather": "all_gather", "allreduce": "all_reduce", "sendrecv": "send_recv"}
 
 
-def unexplained(evidence: Sequence[FormEvidence], bounds: Mapping[str, ByteBound]) -> tuple[Unexplained, ...]:
+def bandwidths(evidence: Sequence[FormEvidence], bounds: Mapping[str, ByteBound]) -> tuple[Unexplained, ...]:
     """In-model implied bandwidth against the isolated sweep, where the sweep was made at the form's concurrency.
 
     Implied = bytes of one rank on the wire ÷ mean duration of a call, isolated = the same bytes ÷ the sweep's time.
     Families whose calls carry different payloads are compared by the mean; a communicator with another number of calls
-    than the layers make is another collective of the same family.
-    A difference above 10 % is reported as unexplained, whichever side is faster.
+    than the layers make is another collective of the same family. A capture that may not be read is not compared.
     """
-    found = []
-    for form in evidence:
-        bound = bounds.get(form.form.name)
-        if form.parts and form.parts.unlike_timed:
-            continue
-        for family in form.families:
-            row = _compare(form, family, bound) if bound else None
-            if row:
-                found.append(row)
-    return tuple(found)
+    return tuple(
+        row
+        for form in evidence
+        if form.captured and (bound := bounds.get(form.form.name))
+        for family in form.families
+        if (row := _compare(form, family, bound))
+    )
+
+
+def unexplained(compared: Sequence[Unexplained]) -> tuple[Unexplained, ...]:
+    """Differences above 10 %, whichever side is faster."""
+    return tuple(row for row in compared if abs(row.isolated_over_implied - 1) * 100 > _UNEXPLAINED_PCT)
 
 
 def _compare(form: FormEvidence, family: Family, bound: ByteBound) -> Unexplained | None:
@@ -263,8 +262,6 @@ def _compare(form: FormEvidence, family: Family, bound: ByteBound) -> Unexplaine
     wire = wire_bytes(calls[0].kind, calls[0].ranks, payload)
     implied = wire / (family.mean_ms * 1e-3) / 1e9
     isolated = wire / (isolated_us * 1e-6) / 1e9
-    if abs(isolated / implied - 1) * 100 <= _UNEXPLAINED_PCT:
-        return None
     name = f"{family.family} ({family.communicator})" if family.communicator else family.family
     text = (
         f"{form.form.name}: {name} puts {implied:.2f} GB/s on the wire in the model "
@@ -274,6 +271,7 @@ def _compare(form: FormEvidence, family: Family, bound: ByteBound) -> Unexplaine
     return Unexplained(
         form=form.form.name,
         family=family.family,
+        communicator=family.communicator,
         implied_gb_s=implied,
         isolated_gb_s=isolated,
         concurrency=calls[0].concurrency,

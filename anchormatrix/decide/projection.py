@@ -1,12 +1,46 @@
 """Projections: what a form's step would be if one thing were fixed, and at which level of it the order reverses.
 
-A projection changes one kind of cost and keeps every other measured cost of both sides. It is never a measurement.
+A projection changes one kind of cost and keeps every other measured cost of both sides. The same is then done for the
+other side too, because whatever makes one form faster would be done for both. It is never a measurement.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from anchormatrix.decide.captured import StepParts
 from anchormatrix.decide.evidence import FormEvidence, extra_computing
 from anchormatrix.records.gates import Fix, Projection
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a projection: its evidence and what is known of its communication.
+
+    ``isolated_over_implied`` maps the (family, communicator) compared at equal concurrency to isolated ÷ implied
+    bandwidth (above 1: there is something to win); ``halved_time_ratio`` is the time of a call with half the payload ÷
+    that with all of it, from the sweep (0.5 without a fixed cost).
+    """
+
+    evidence: FormEvidence
+    isolated_over_implied: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    halved_time_ratio: float | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """A quantity of one side before and after a fix, in ms per step, and what the fix assumes."""
+
+    quantity: str
+    level_ms: float
+    target_ms: float
+    why: str
+
+    @property
+    def won_s(self) -> float:
+        """Seconds per step that the fix wins."""
+        return (self.level_ms - self.target_ms) / 1e3
 
 
 def seconds(value: float) -> str:
@@ -20,59 +54,81 @@ def milliseconds(value: float) -> str:
 
 
 def project(
-    fix: Fix,
-    slower: FormEvidence,
-    faster: FormEvidence,
-    *,
-    isolated_over_implied: float | None = None,
-    halved_time_ratio: float | None = None,
-    noise_floor_pct: float = 1.0,
+    fix: Fix, slower: Side, faster: Side, *, least: FormEvidence | None = None, noise_floor_pct: float = 1.0
 ) -> Projection | None:
-    """Project ``slower`` with one thing fixed against the measured ``faster``; None when evidence is missing.
+    """Project ``slower`` with one thing fixed against the measured ``faster``, then both with it.
 
-    ``isolated_over_implied`` is isolated ÷ implied bandwidth at equal concurrency (above 1: there is something to win);
-    ``halved_time_ratio`` is the time of a call with half the payload ÷ that with all of it, from the sweep (0.5 without
-    a fixed cost). Exposed communication shrinks in proportion to the communication it belongs to. Extra computing
-    within the noise floor (at least ``noise_floor_pct``), or less than the other side's, is nothing to remove.
+    ``least`` computes least of the contract's forms (by default ``faster``): more than that is a form's extra
+    computing, unless it lies within the noise floor (at least ``noise_floor_pct``). None when there is nothing to fix
+    or the evidence may not be read.
     """
-    parts = slower.parts
-    if parts is None or parts.unlike_timed or not slower.step_anchor_s or not faster.step_anchor_s:
+    least = least or faster.evidence
+    change = _change(fix, slower, least, noise_floor_pct)
+    if change is None or change.won_s <= 0 or not slower.evidence.ranked_s or not faster.evidence.ranked_s:
+        return None
+    return _made(fix, slower.evidence, faster.evidence, change, _change(fix, faster, least, noise_floor_pct))
+
+
+def all_projections(
+    slower: Side, faster: Side, *, least: FormEvidence | None = None, noise_floor_pct: float = 1.0
+) -> tuple[Projection, ...]:
+    """Every projection the evidence allows, those that reverse the order first."""
+    found = [project(fix, slower, faster, least=least, noise_floor_pct=noise_floor_pct) for fix in Fix]
+    return tuple(sorted((item for item in found if item), key=lambda item: (not item.reverses, item.step_s)))
+
+
+def _change(fix: Fix, side: Side, least: FormEvidence, noise_floor_pct: float) -> Change | None:
+    """What a fix changes on one side; the same level twice where there is nothing to fix, None where it is unknown."""
+    parts = side.evidence.captured
+    if parts is None:
         return None
     if fix is Fix.PLUMBING_REMOVED:
-        found = extra_computing(slower, faster, noise_floor_pct)
-        if found is None or not found.differs:
+        found = extra_computing(side.evidence, least, noise_floor_pct)
+        if found is None:
             return None
-        return _made(fix, slower, faster, "extra computing", found.extra_ms, 0.0, "Communication is kept as measured.")
-    level, target, why = parts.exposed_ms, None, ""
+        extra_ms = found.extra_ms if found.differs else 0.0
+        return Change("extra computing", extra_ms, 0.0, "Communication is kept as measured.")
+    target_ms, why = _communication(fix, parts, side)
+    return None if target_ms is None else Change("exposed communication per step", parts.exposed_ms, target_ms, why)
+
+
+def _communication(fix: Fix, parts: StepParts, side: Side) -> tuple[float | None, str]:
+    """Exposed communication per step after a fix, and what that assumes."""
     if fix is Fix.EXPOSED_TO_BOUND:
-        target, why = parts.exposed_at_bound_ms, "Computing and idle time are kept as measured."
-    elif fix is Fix.BANDWIDTH_ISOLATED and isolated_over_implied and isolated_over_implied > 0:
-        target = level / max(1.0, isolated_over_implied)
-        why = (
-            "The difference between implied and isolated bandwidth is unexplained; this assumes that it can be removed."
-        )
-    elif fix is Fix.PAYLOAD_HALVED:
-        ratio = 0.5 if halved_time_ratio is None else halved_time_ratio
-        target = level * min(1.0, max(0.0, ratio))
-        known = "the sweep" if halved_time_ratio is not None else "bytes alone, without a fixed cost per call"
-        why = f"Time per call by {known}; the work of making payloads smaller is not included."
-    if target is None:
+        return parts.exposed_at_bound_ms, "Computing and idle time are kept as measured."
+    if fix is Fix.BANDWIDTH_ISOLATED:
+        why = "The difference between implied and isolated bandwidth is unexplained; this assumes it can be removed."
+        return _isolated_ms(parts, side), why
+    ratio = 0.5 if side.halved_time_ratio is None else min(1.0, max(0.0, side.halved_time_ratio))
+    known = "bytes alone, without a fixed cost per call" if side.halved_time_ratio is None else "the sweep"
+    why = f"Time per call by {known}; the work of making payloads smaller is not included."
+    return parts.exposed_ms * ratio, why
+
+
+def _isolated_ms(parts: StepParts, side: Side) -> float | None:
+    """Exposed communication with every compared family at its isolated bandwidth, each by its own ratio.
+
+    A family's share of the exposed time is that of its calls' time beside no compute.
+    """
+    exposed = {(row.family, row.communicator): row.exposed_ms for row in side.evidence.families}
+    compared = {key: ratio for key, ratio in side.isolated_over_implied.items() if exposed.get(key) is not None}
+    total_ms = sum(value or 0.0 for value in exposed.values())
+    if not compared or None in exposed.values() or not total_ms:
         return None
-    return _made(fix, slower, faster, "exposed communication per step", level, target, why)
+    won = sum((exposed[key] or 0.0) * (1 - 1 / max(1.0, ratio)) for key, ratio in compared.items())
+    return parts.exposed_ms * (1 - won / total_ms)
 
 
-def _made(
-    fix: Fix, slower: FormEvidence, faster: FormEvidence, quantity: str, level_ms: float, target_ms: float, why: str
-) -> Projection:
-    measured, against = slower.step_anchor_s or 0.0, faster.step_anchor_s or 0.0
-    threshold = level_ms - (measured - against) * 1e3
-    step_s, reachable = measured - (level_ms - target_ms) / 1e3, threshold >= 0 and level_ms > 0
-    change = 100 * (step_s / against - 1)
+def _made(fix: Fix, slower: FormEvidence, faster: FormEvidence, change: Change, other: Change | None) -> Projection:
+    measured, against = slower.ranked_s or 0.0, faster.ranked_s or 0.0
+    threshold = change.level_ms - (measured - against) * 1e3
+    reachable = threshold >= 0
+    step_s, against_step_s = measured - change.won_s, None if other is None else against - other.won_s
     if reachable:
-        tail = f"the order reverses when {quantity} falls below "
-        tail += f"{milliseconds(threshold)} (measured {milliseconds(level_ms)})"
+        tail = f"The order reverses when {change.quantity} of {slower.form.name} alone falls below "
+        tail += f"{milliseconds(threshold)} (measured {milliseconds(change.level_ms)})."
     else:
-        tail = f"this alone cannot reverse the order ({quantity} is {milliseconds(level_ms)})"
+        tail = f"This alone cannot reverse the order ({change.quantity} is {milliseconds(change.level_ms)})."
     return Projection(
         fix=fix,
         form=slower.form.name,
@@ -80,36 +136,34 @@ def _made(
         measured_s=measured,
         step_s=step_s,
         against_s=against,
-        quantity=quantity,
+        quantity=change.quantity,
         unit="ms",
-        level=level_ms,
-        projected_level=target_ms,
+        level=change.level_ms,
+        projected_level=change.target_ms,
         threshold=threshold if reachable else None,
         reverses=step_s < against,
+        against_step_s=against_step_s,
+        both_reverse=None if against_step_s is None else step_s < against_step_s,
         text=f"Projection: with {fix.words}, {slower.form.name} would take {seconds(step_s)} per step, "
-        f"{abs(change):.1f} % {'below' if change < 0 else 'above'} {faster.form.name}'s measured {seconds(against)}; "
-        f"{tail}. {why}",
+        f"{_apart(step_s, against)} {faster.form.name}'s measured {seconds(against)}: the order "
+        f"{_order(step_s < against)}. {_both(faster, step_s, against_step_s)} {tail} {change.why}",
     )
 
 
-def all_projections(
-    slower: FormEvidence,
-    faster: FormEvidence,
-    *,
-    isolated_over_implied: float | None = None,
-    halved_time_ratio: float | None = None,
-    noise_floor_pct: float = 1.0,
-) -> tuple[Projection, ...]:
-    """Every projection the evidence allows, those that reverse the order first."""
-    found = [
-        project(
-            fix,
-            slower,
-            faster,
-            isolated_over_implied=isolated_over_implied,
-            halved_time_ratio=halved_time_ratio,
-            noise_floor_pct=noise_floor_pct,
-        )
-        for fix in Fix
-    ]
-    return tuple(sorted((item for item in found if item), key=lambda item: (not item.reverses, item.step_s)))
+def _both(faster: FormEvidence, step_s: float, against_step_s: float | None) -> str:
+    if against_step_s is None:
+        why = faster.capture_doubt or "its evidence does not tell"
+        return f"What the same would do for {faster.form.name} is unknown: {why}."
+    return (
+        f"With the same for {faster.form.name}, {seconds(step_s)} stands {_apart(step_s, against_step_s)} its "
+        f"{seconds(against_step_s)}: the order {_order(step_s < against_step_s)}."
+    )
+
+
+def _apart(step_s: float, against_s: float) -> str:
+    change = 100 * (step_s / against_s - 1)
+    return f"{abs(change):.1f} % {'below' if change < 0 else 'above'}"
+
+
+def _order(reverses: bool) -> str:
+    return "reverses" if reverses else "stays"

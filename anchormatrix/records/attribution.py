@@ -1,6 +1,5 @@
-"""The attribution file: where the time of one captured step goes, on every rank.
-
-Times in ms unless named otherwise, shares are fractions of one. What is ``None`` or not set was not known.
+"""The attribution file: where the time of one captured step goes, on every rank, in ms and shares of one. What is
+``None`` or not set was not known.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ class StageDelta(Record, frozen=True):
 
 
 class Family(Record, frozen=True):
-    """The calls of one collective family on one communicator. ``union_ms`` is the time in which at least one runs."""
+    """The calls of a family on a communicator. ``union_ms``: at least one runs, ``exposed_ms``: beside no compute."""
 
     family: str
     communicator: str
@@ -101,6 +100,7 @@ class Family(Record, frozen=True):
     max_ms: float
     union_ms: float
     union_over_sum: float | None
+    exposed_ms: float | None = None
 
 
 class Overlap(Record, frozen=True):
@@ -142,10 +142,10 @@ class Collectives(Record, frozen=True):
 class MaskBound(Record, frozen=True):
     """How much of a family's communication attention can hide at best on one rank, and how much it did hide.
 
-    C and F are the communication and the attention, c and f those of one chunk: per layer, or per step when the layers
-    are not known. ``estimate`` is the source document's. ``measured`` is Overlapped ÷ Communication of the step (whose
-    ``exposed_ms`` this is), ``measured_family`` the hidden share of the family, ``under_attention`` what attention
-    hides of it, ``achievement`` that ÷ ``bound``. ``…_timed``: with attention as long as without the profiler.
+    C and F are communication and attention, c and f those of one chunk: per layer, or per step when the layers are not
+    known. ``estimate`` is the source document's. ``measured`` is Overlapped ÷ Communication of the step, whose
+    ``exposed_ms`` this is; ``measured_family`` the family's hidden share, ``under_attention`` what attention hides of
+    it, ``achievement`` that ÷ ``bound``. ``…_timed``: with attention as long as without the profiler.
     """
 
     rank: int
@@ -235,7 +235,7 @@ class Effect(Record, frozen=True):
 
     @property
     def failures(self) -> tuple[Check, ...]:
-        """The proofs that do not hold."""
+        """Those that do not hold."""
         return tuple(check for check in self.checks if not check.ok)
 
 
@@ -275,9 +275,8 @@ class Sentence(Record, frozen=True):
 class Attribution(FileRecord, frozen=True, kw_only=True, omit_defaults=True):
     """All analyses of one capture, as ``attribution.json`` holds them.
 
-    A capture that is ``refused`` has a ``reason`` and no analyses. ``missing`` says why an analysis was not made,
-    ``reading`` one sentence per analysis, ``rows_unusable`` how many rows of the profiler's files could not be used,
-    by cause. A capture that was analysed by hand belongs to no ``window``.
+    A ``refused`` capture has a ``reason`` and no analyses. ``missing`` says why an analysis was not made, ``reading``
+    one sentence per analysis, ``rows_unusable`` unusable rows by cause. One analysed by hand has no ``window``.
     """
 
     contract: str | None

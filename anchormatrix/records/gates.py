@@ -69,6 +69,7 @@ class Unexplained(Record, frozen=True):
 
     form: str
     family: str
+    communicator: str
     implied_gb_s: float
     isolated_gb_s: float
     concurrency: int
@@ -103,7 +104,8 @@ class Projection(Record, frozen=True, kw_only=True):
 
     ``threshold`` is the level of the ``quantity`` at which the order against ``against`` reverses, ``None`` when this
     fix alone cannot reverse it; ``level`` is the quantity's measured value. ``reverses``: the projected step is below
-    the other side's measured one.
+    the other side's measured one. ``against_step_s`` is the other side with the same fix and ``both_reverse`` the order
+    then; ``None`` where what the fix would do for the other side is not known.
     """
 
     projection: bool = True
@@ -119,7 +121,16 @@ class Projection(Record, frozen=True, kw_only=True):
     projected_level: float
     threshold: float | None
     reverses: bool
+    against_step_s: float | None
+    both_reverse: bool | None
     text: str
+
+    @property
+    def both_words(self) -> str:
+        """The order when the same is done for both sides, in a clause."""
+        if self.both_reverse is None:
+            return f"what it would do for {self.against} is unknown"
+        return f"with the same for {self.against} the order {'reverses' if self.both_reverse else 'stays'}"
 
 
 class Gates(FileRecord, frozen=True):

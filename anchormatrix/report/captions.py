@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from anchormatrix.attribution.differences import delta
 from anchormatrix.attribution.reading import collectives_words, masking_words, waits_words
+from anchormatrix.decide.captured import own_stretch
 from anchormatrix.records.attribution import Attribution, Family, MaskBound
 from anchormatrix.records.cells import ALL
 from anchormatrix.records.session import CaptureStatus
@@ -16,7 +17,6 @@ from anchormatrix.report.captured_steps import (
     pairs,
     part_ms,
     slowest,
-    stretch,
     unlike_timed,
     why_not_analysed,
 )
@@ -130,7 +130,7 @@ def of_step_parts(measured: Measured) -> str:
 
 def _stretch_words(measured: Measured, told: dict[str, Attribution]) -> str:
     """How much longer the profiler made the rest of the step, and whether the captured steps are like the timed."""
-    stretched = {form: found for form, attribution in told.items() if (found := stretch(attribution))}
+    stretched = {form: found for form, attribution in told.items() if (found := own_stretch(attribution))}
     if not stretched:
         return ""
     times = listed(f"{factor:.2f}" for factor in stretched.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from anchormatrix.attribution.differences import slowest_rank
+from anchormatrix.decide import captured
 from anchormatrix.records.attribution import Attribution, Family, MaskBound, StageDelta, StepRow, Timeline
 from anchormatrix.report.model import Measured
 
@@ -15,7 +16,6 @@ PART_WORDS = {
     "bubble": "pipeline bubble",
 }
 COLUMNS = tuple(PART_WORDS)
-_ALIKE = 1.2  # times the least stretched form; step times scatter by a few percent, the profiler's cost by some more
 
 
 def step_rows(attribution: Attribution) -> tuple[StepRow, ...]:
@@ -31,18 +31,6 @@ def part_ms(row: StepRow | StageDelta, part: str) -> float:
 def slowest(attribution: Attribution) -> StepRow | None:
     """The rank that figures show."""
     return slowest_rank(step_rows(attribution))
-
-
-def stretch(attribution: Attribution) -> float | None:
-    """How many times longer the profiler made the step without its exposed communication, whose seconds stay.
-
-    (captured stage − exposed) ÷ (step measured without the profiler − exposed).
-    """
-    rank, steps = slowest(attribution), attribution.steps
-    if rank is None or steps is None or steps.unprofiled_step_s is None:
-        return None
-    rest_ms = 1000 * steps.unprofiled_step_s - rank.exposed_ms
-    return (rank.stage_ms - rank.exposed_ms) / rest_ms if rest_ms > 0 else None
 
 
 def families(attribution: Attribution) -> list[Family]:
@@ -69,14 +57,8 @@ def analysed(measured: Measured) -> dict[str, Attribution]:
 
 
 def unlike_timed(measured: Measured) -> tuple[str, ...]:
-    """Forms whose captured step the profiler seems to have stretched far more than the least stretched of the contract.
-
-    The profiler costs forms of one contract about the same, so a step that stands out was slow by itself: a capture
-    takes the first step of its request, which need not be like the steps that were timed.
-    """
-    stretched = {form: factor for form, attribution in analysed(measured).items() if (factor := stretch(attribution))}
-    least = min(stretched.values(), default=0.0)
-    return tuple(form for form, factor in stretched.items() if factor > _ALIKE * least)
+    """Forms whose captured step is not like the timed ones, as the decision has it."""
+    return captured.unlike_timed(analysed(measured))
 
 
 def why_not_analysed(measured: Measured) -> str:

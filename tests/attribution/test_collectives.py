@@ -38,6 +38,11 @@ def test_calls_are_grouped_by_family_and_communicator_on_every_rank():
     assert (first.mean_ms, first.median_ms, first.max_ms, first.union_ms) == (0.007, 0.007, 0.01, 0.014)
 
 
+def test_exposed_time_of_a_family_lies_beside_no_compute():
+    ((_, found),) = families([collective(0, 10), collective(10, 14), compute(6, 12)])
+    assert (found.union_ms, found.exposed_ms) == (0.014, 0.008)
+
+
 def test_calls_per_layer_count_over_all_captured_steps():
     rows = [collective(0, 1), collective(1, 2), collective(5, 6, step=2), collective(6, 7, step=2)]
     assert [one.calls_per_layer for _, one in families(rows, layers=2)] == [1.0]

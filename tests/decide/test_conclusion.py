@@ -10,7 +10,7 @@ from anchormatrix.decide.conclusion import DecisionInputs, decide, overall
 from anchormatrix.decide.evidence import FormEvidence
 from anchormatrix.decide.gates import GATES
 from anchormatrix.decide.group_state import GroupState, group_state
-from anchormatrix.decide.projection import all_projections
+from anchormatrix.decide.projection import Side, all_projections
 from anchormatrix.records.decision import Trigger
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.gates import Gate, GateStatus, Unexplained
@@ -40,12 +40,12 @@ WON = verdict_record(reason="both tiers agree")
 
 
 def test_the_template_is_filled_from_measurements():
-    found = decide(DecisionInputs(4, "c4-x", WON, [FAST, SLOW], projections=all_projections(SLOW, FAST)))
+    found = decide(DecisionInputs(4, "c4-x", WON, [FAST, SLOW], projections=all_projections(Side(SLOW), Side(FAST))))
     assert found.sentence == (
         "On 4 cards tp1-usp4 wins by 10.0 % over tp2-usp2 at the anchor tier; when exposed communication per step of "
         "tp2-usp2 is above 60.0 ms (projected), tp1-usp4 wins, else tp2-usp2; measured 160.0 ms, so tp1-usp4 by "
         "10.0 %. Reverses when exposed communication per step of tp2-usp2 falls to 60.0 ms; communication payload "
-        "halved would give 80.0 ms (projection)."
+        "halved would give 80.0 ms, and with the same for tp1-usp4 the order stays (projection)."
     )
     assert (found.outcome, found.runner_up, found.confidence) == ("winner", "tp2-usp2", "high")
     assert round(found.margin_pct, 6) == 10
@@ -111,6 +111,7 @@ def test_unknowns_are_listed_with_what_would_settle_them():
     gap = Unexplained(
         form="tp1-usp4",
         family="alltoall",
+        communicator="445",
         implied_gb_s=10.0,
         isolated_gb_s=20.0,
         concurrency=1,

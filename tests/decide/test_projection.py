@@ -9,8 +9,9 @@ from contracts import contract_on
 
 from anchormatrix.decide.captured import StepParts
 from anchormatrix.decide.evidence import FormEvidence
-from anchormatrix.decide.projection import all_projections, project
+from anchormatrix.decide.projection import Side, all_projections, project
 from anchormatrix.decide.scaling import incomparable, scaling
+from anchormatrix.records.attribution import Family
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.gates import Fix
 from anchormatrix.records.session import SessionStatus
@@ -20,49 +21,111 @@ def form(name, step_s, parts=None):
     return FormEvidence(parse_form(name), SessionStatus.MEASURED, step_anchor_s=step_s, usable=True, parts=parts)
 
 
+def family(name, communicator, exposed_ms):
+    return Family(
+        family=name, communicator=communicator, calls=40, calls_per_layer=1.0, sum_ms=200, mean_ms=5, median_ms=5,
+        max_ms=5, union_ms=200, union_over_sum=1.0, exposed_ms=exposed_ms,
+    )  # fmt: skip
+
+
 FAST = form("tp1-usp4", 1.0, StepParts(900, 80, 0, 20, exposed_share=0.08))
 SLOW = form("tp2-usp2", 1.2, StepParts(960, 220, 0, 20, mask_bound=0.5, masked_ms=200))
 
 
 def test_exposed_to_its_bound_saves_only_the_exposed_part():
-    found = project(Fix.EXPOSED_TO_BOUND, SLOW, FAST)
+    found = project(Fix.EXPOSED_TO_BOUND, Side(SLOW), Side(FAST))
     assert found.step_s == pytest.approx(1.2 - 0.1)
-    assert not found.reverses
+    assert (found.reverses, found.against_step_s, found.both_reverse) == (False, None, None)
     assert found.threshold == pytest.approx(20)  # 220 ms exposed, 200 ms behind
-    assert found.text.startswith(
-        "Projection: with exposed communication at its masking bound, tp2-usp2 would take 1.100 s"
+    assert found.text == (
+        "Projection: with exposed communication at its masking bound, tp2-usp2 would take 1.100 s per step, 10.0 % "
+        "above tp1-usp4's measured 1.000 s: the order stays. What the same would do for tp1-usp4 is unknown: its "
+        "evidence does not tell. The order reverses when exposed communication per step of tp2-usp2 alone falls below "
+        "20.0 ms (measured 220.0 ms). Computing and idle time are kept as measured."
     )
 
 
+def test_a_fix_that_reverses_the_order_alone_is_also_done_for_the_winner():
+    """20 ms behind. Halving wins 110 of 220 ms for the loser and 40 of 80 ms for the winner: the order reverses either
+    way. Of a winner with 200 ms exposed it wins 100 ms: 0.91 s against 0.9 s, and the order stays."""
+    near = replace(SLOW, step_anchor_s=1.02)
+    found = project(Fix.PAYLOAD_HALVED, Side(near), Side(FAST))
+    assert (found.step_s, found.against_step_s) == (pytest.approx(0.91), pytest.approx(0.96))
+    assert (found.reverses, found.both_reverse) == (True, True)
+    exposed = form("tp1-usp4", 1.0, StepParts(800, 200, 0, 0))
+    found = project(Fix.PAYLOAD_HALVED, Side(near), Side(exposed))
+    assert (found.reverses, found.against_step_s, found.both_reverse) == (True, pytest.approx(0.9), False)
+    assert found.both_words == "with the same for tp1-usp4 the order stays"
+    assert (
+        "tp2-usp2 would take 0.91 s per step, 9.0 % below tp1-usp4's measured 1.000 s: the order reverses. With the "
+        "same for tp1-usp4, 0.91 s stands 1.1 % above its 0.9 s: the order stays." in found.text
+    )
+
+
+def test_both_sides_have_their_own_masking_bound_and_their_own_sweep():
+    winner = form("tp1-usp4", 1.0, StepParts(800, 200, 0, 0, mask_bound=0.75, masked_ms=200))
+    found = project(Fix.EXPOSED_TO_BOUND, Side(SLOW), Side(winner))  # 100 of 220 ms, 150 of 200 ms
+    assert (found.step_s, found.against_step_s) == (pytest.approx(1.1), pytest.approx(0.85))
+    found = project(Fix.PAYLOAD_HALVED, Side(SLOW, halved_time_ratio=0.5), Side(winner, halved_time_ratio=0.9))
+    assert (found.step_s, found.against_step_s) == (pytest.approx(1.09), pytest.approx(0.98))
+
+
 def test_halved_payload_keeps_the_fixed_cost_that_the_sweep_shows():
-    assert project(Fix.PAYLOAD_HALVED, SLOW, FAST).step_s == pytest.approx(1.2 - 0.11)
-    assert project(Fix.PAYLOAD_HALVED, SLOW, FAST, halved_time_ratio=0.8).step_s == pytest.approx(1.2 - 0.044)
+    assert project(Fix.PAYLOAD_HALVED, Side(SLOW), Side(FAST)).step_s == pytest.approx(1.2 - 0.11)
+    found = project(Fix.PAYLOAD_HALVED, Side(SLOW, halved_time_ratio=0.8), Side(FAST))
+    assert found.step_s == pytest.approx(1.2 - 0.044)
 
 
-def test_isolated_bandwidth_helps_only_when_it_is_higher():
-    assert project(Fix.BANDWIDTH_ISOLATED, SLOW, FAST) is None
-    assert project(Fix.BANDWIDTH_ISOLATED, SLOW, FAST, isolated_over_implied=2).step_s == pytest.approx(1.2 - 0.11)
-    assert project(Fix.BANDWIDTH_ISOLATED, SLOW, FAST, isolated_over_implied=0.5).step_s == pytest.approx(1.2)
+def test_a_familys_bandwidth_ratio_scales_that_family_only():
+    """Of 220 ms exposed 165 are the all-to-all's and 55 the all-reduce's: twice the bandwidth wins half of that."""
+    mixed = replace(SLOW, families=(family("alltoall", "445", 150.0), family("allReduce", "503", 50.0)))
+
+    def projected(ratios):
+        found = project(Fix.BANDWIDTH_ISOLATED, Side(mixed, ratios), Side(FAST))
+        return found and round(found.step_s, 6)
+
+    assert projected({("alltoall", "445"): 2.0}) == round(1.2 - 0.0825, 6)
+    assert projected({("allReduce", "503"): 2.0}) == round(1.2 - 0.0275, 6)
+    assert projected({("alltoall", "445"): 2.0, ("allReduce", "503"): 4.0}) == round(1.2 - 0.0825 - 0.04125, 6)
+    assert projected({("alltoall", "445"): 0.5}) is None  # the model is faster: nothing to win
+    assert projected({}) is None
+
+
+def test_the_winners_bandwidth_ratio_is_its_own():
+    loser = replace(SLOW, families=(family("alltoall", "445", 220.0),))
+    winner = replace(FAST, families=(family("alltoall", "445", 80.0),))
+    found = project(
+        Fix.BANDWIDTH_ISOLATED, Side(loser, {("alltoall", "445"): 2.0}), Side(winner, {("alltoall", "445"): 1.0})
+    )
+    assert (found.step_s, found.against_step_s) == (pytest.approx(1.09), 1.0)  # the winner's agrees: nothing to fix
 
 
 def test_removed_plumbing_leaves_communication_as_measured():
-    found = project(Fix.PLUMBING_REMOVED, SLOW, FAST)
+    found = project(Fix.PLUMBING_REMOVED, Side(SLOW), Side(FAST))
     assert (found.step_s, found.quantity, found.level) == (pytest.approx(1.14), "extra computing", 60)
     assert found.threshold is None  # 60 ms of plumbing cannot make up for 200 ms
-    assert "this alone cannot reverse the order" in found.text
+    assert "This alone cannot reverse the order" in found.text
+    assert (found.against_step_s, found.both_reverse) == (1.0, False)  # the winner computes least
+
+
+def test_plumbing_is_what_a_form_computes_above_the_least_of_all():
+    least = form("tp1-usp1-ag4", 1.3, StepParts(860, 400, 0, 40))
+    found = project(Fix.PLUMBING_REMOVED, Side(SLOW), Side(FAST), least=least)  # 100 ms above, and 40 ms above
+    assert (found.step_s, found.against_step_s) == (pytest.approx(1.1), pytest.approx(0.96))
 
 
 def test_only_extra_computing_beyond_the_noise_can_be_removed():
     less = form("tp2-usp2", 1.2, StepParts(890, 220, 0, 20))
     little = form("tp2-usp2", 1.2, StepParts(910, 220, 0, 20))  # 10 ms; 1 % of 1810 ms is 18 ms
     on_ramp = form("tp2-usp2", 1.2, StepParts(None, 220, 0, None))
-    assert [project(Fix.PLUMBING_REMOVED, slow, FAST) for slow in (less, little, on_ramp)] == [None, None, None]
-    assert project(Fix.PLUMBING_REMOVED, little, FAST, noise_floor_pct=0.5).level == 10
+    found = [project(Fix.PLUMBING_REMOVED, Side(slow), Side(FAST)) for slow in (less, little, on_ramp)]
+    assert found == [None, None, None]
+    assert project(Fix.PLUMBING_REMOVED, Side(little), Side(FAST), noise_floor_pct=0.5).level == 10
 
 
 def test_a_reversal_is_said_with_its_level_and_comes_first():
     near = replace(SLOW, step_anchor_s=1.05)
-    found = all_projections(near, FAST)
+    found = all_projections(Side(near), Side(FAST))
     assert found[0].reverses
     assert [p.fix for p in found if not p.reverses] == []
     assert all(p.projection is True for p in found)
@@ -70,7 +133,7 @@ def test_a_reversal_is_said_with_its_level_and_comes_first():
 
 
 def test_nothing_is_projected_without_a_capture():
-    assert all_projections(form("tp2-usp2", 1.2), FAST) == ()
+    assert all_projections(Side(form("tp2-usp2", 1.2)), Side(FAST)) == ()
 
 
 def contract(cards, links="UB", **workload):

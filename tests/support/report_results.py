@@ -461,6 +461,7 @@ def _gates(identity: str, size: int, text: str) -> dict[str, Any]:
             {
                 "form": "tp1-usp4",
                 "family": "alltoall",
+                "communicator": "445",
                 "implied_gb_s": 80.0,
                 "isolated_gb_s": 95.0,
                 "concurrency": 1,
@@ -483,6 +484,8 @@ def _gates(identity: str, size: int, text: str) -> dict[str, Any]:
                 "projected_level": 10.0,
                 "threshold": 20.0,
                 "reverses": True,
+                "against_step_s": 0.85,
+                "both_reverse": False,
                 "text": "if exposed communication were at its bound, tp2-usp2 would win",
             }
         ],
