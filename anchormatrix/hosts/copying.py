@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO
 
 from anchormatrix.errors import HostError, InputError
 from anchormatrix.hosts.supervision import AgentClient
@@ -61,31 +60,17 @@ def fetch_files(client: AgentClient, path: str, listing: Listing, to: Path, alia
 def _fetch_file(client: AgentClient, origin: str, file: RemoteFile, to: Path, alias: str) -> None:
     to.parent.mkdir(parents=True, exist_ok=True)
     part = to.with_name(f".{to.name}.{file.size}-{file.modified}.part")  # only the same version is continued
-    for stale in to.parent.glob(f".{glob_safe(to.name)}.*.part"):
+    for stale in to.parent.glob(f".{glob.escape(to.name)}.*.part"):
         if stale != part:
             stale.unlink(missing_ok=True)
-    with part.open("ab", buffering=0) as stream:
+    with part.open("ab") as stream:
         have = stream.tell()
         if have > file.size:
             stream.truncate(0)
             have = 0
         if have < file.size:
-            answer = client.stream(file.size - have, _STALL_S, _whole_writer(stream), file=origin, offset=have)
+            answer = client.stream(file.size - have, _STALL_S, stream.write, file=origin, offset=have)
             if "error" in answer:
                 raise HostError(f"cannot be read ({answer['text']})", where=f"{alias}:{origin}")
     os.utime(part, (file.modified, file.modified))
     os.replace(part, to)
-
-
-def _whole_writer(stream: IO[bytes]) -> Callable[[bytes], None]:
-    def write(data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            view = view[stream.write(view) :]
-
-    return write
-
-
-def glob_safe(name: str) -> str:
-    """A file name with the characters of patterns made harmless."""
-    return "".join(f"[{char}]" if char in "*?[" else char for char in name)

@@ -55,9 +55,9 @@ class AgentClient:
         Raises :class:`HostError` when the agent is gone, or silent for ``answer_s``.
         """
         with self._lock:
-            return self._asked(op, fields, answer_s)
+            return self._line(answer_s, (self._send(op, fields),))
 
-    def stream(self, size: int, timeout_s: float, write: Callable[[bytes], None], **fields: Any) -> dict[str, Any]:
+    def stream(self, size: int, timeout_s: float, write: Callable[[bytes], object], **fields: Any) -> dict[str, Any]:
         """Ask for ``size`` bytes of a file, hand them on as they come, and return the answer that ends them.
 
         Raises :class:`HostError` when they break off; what came until then was handed on.
@@ -80,9 +80,6 @@ class AgentClient:
             finally:
                 self.lost = self.lost or not whole  # between bytes and answers nobody could find the way back
             return self._line(timeout_s, (number,))
-
-    def _asked(self, op: str, fields: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-        return self._line(timeout_s, (self._send(op, fields),))
 
     def _send(self, op: str, fields: Mapping[str, Any]) -> int:
         if self.lost or self.ended:

@@ -48,7 +48,11 @@ class SshAgents(Agents):
             channel.exec_command(f"exec {shlex.join(words)}")
             channel.sendall(sources)
         except (paramiko.SSHException, EOFError, OSError) as error:
-            raise self._lost(error) from None
+            raise HostError(
+                f"the connection was lost ({str(error) or type(error).__name__})",
+                where=self._alias,
+                todo="see that the host is reachable, then run again; what ran there is stopped gently by itself",
+            ) from None
         return AgentChannel(channel)
 
     def serving_transport(self) -> paramiko.Transport:
@@ -72,13 +76,6 @@ class SshAgents(Agents):
                 self._connection = connect(self._ssh)
                 self._idle.clear()  # they were lost with the connection before
             return self._connection.transport
-
-    def _lost(self, error: Exception) -> HostError:
-        return HostError(
-            f"the connection was lost ({str(error) or type(error).__name__})",
-            where=self._alias,
-            todo="see that the host is reachable, then run again; what ran there is stopped gently by itself",
-        )
 
     def _beat(self) -> None:
         while not self._end.wait(_BEAT_S):
