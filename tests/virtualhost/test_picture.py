@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 
-import av
 import numpy as np
+import pytest
 from PIL import Image
 
 from virtualhost.host.split import Split
@@ -24,6 +24,7 @@ def test_an_image_is_a_png_of_the_size_asked_for():
 
 def test_a_video_is_an_mp4_that_shows_its_picture_for_the_time_asked_for():
     video = picture(Ask(4, width=40, height=24, frames=81, fps=16), Split(usp=4))
+    av = pytest.importorskip("av")
     with av.open(io.BytesIO(video.encoded())) as container:
         assert "mp4" in container.format.name
         assert float(container.streams.video[0].duration * container.streams.video[0].time_base) == 5.062
