@@ -13,7 +13,7 @@ from anchormatrix.decide.assemble import judge_contract
 from anchormatrix.decide.conclusion import overall
 from anchormatrix.decide.evidence import FormEvidence, gather
 from anchormatrix.decide.reverify import TriggerLimits, append_bases, read_bases, reverify
-from anchormatrix.decide.scaling import scaling
+from anchormatrix.decide.scaling import incomparable, scaling
 from anchormatrix.decide.stored import (
     fixed_costs,
     read_stored,
@@ -64,7 +64,7 @@ def conclude(
         reverify=[
             msgspec.structs.replace(trigger, text=f"{trigger.size} cards: {trigger.text}")
             for item in found
-            for trigger in _triggers(item, known.get(item.contract.size, ()), settings)
+            for trigger in _triggers(item, found, known.get(item.contract.size, ()), settings)
         ],
         scaling=[
             statement
@@ -116,7 +116,8 @@ def check_triggers(results: Path, plan: RunPlan | None, settings: Settings) -> l
         now = msgspec.structs.replace(
             before, facts=step_facts(settings), possible=tuple(form.name for form in possible)
         )
-        found += reverify(before, now, _limits(settings))
+        smaller = [last[-1] for other, last in known.items() if other < size and last[-1].facts == before.facts]
+        found += reverify(before, now, _limits(settings), smaller=smaller)
     return found
 
 
@@ -130,7 +131,6 @@ def _conclude_one(results: Path, contract: Contract, plan: RunPlan, settings: Se
         contract=contract.id,
         winner=decision.winner,
         status=stored.verdict.status,
-        r=dict(stored.verdict.r),
         forms=tuple(_basis_form(item) for item in evidence),
         facts=step_facts(settings),
         fixed_s=fixed_costs(results, planned),
@@ -146,14 +146,23 @@ def _basis_form(item: FormEvidence) -> BasisForm:
         anchor_s=item.step_anchor_s,
         exposed_ms=item.parts.exposed_ms if item.parts else None,
         exposed_share=item.exposed_share,
+        doubt=item.drift_doubt,
+        capture_doubt=item.capture_doubt,
     )
 
 
-def _triggers(item: Concluded, known: Sequence[Basis], settings: Settings) -> tuple[Trigger, ...]:
+def _triggers(
+    item: Concluded, found: Sequence[Concluded], known: Sequence[Basis], settings: Settings
+) -> tuple[Trigger, ...]:
     """Against the last remembered decision of this size that rests on something else than the present one."""
     earlier = [basis for basis in known if basis != item.basis]
-    return reverify(earlier[-1] if earlier else None, item.basis, _limits(settings))
+    smaller = [
+        other.basis
+        for other in found
+        if other.contract.size < item.contract.size and not incomparable(other.contract, item.contract)
+    ]
+    return reverify(earlier[-1] if earlier else None, item.basis, _limits(settings), smaller=smaller)
 
 
 def _limits(settings: Settings) -> TriggerLimits:
-    return TriggerLimits(drift_pct=settings.verdict.drift_pct)
+    return TriggerLimits(drift_pct=settings.verdict.drift_pct, floor_pct=settings.verdict.noise_floor_pct)

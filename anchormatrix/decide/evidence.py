@@ -21,8 +21,8 @@ class FormEvidence:
 
     ``status`` is that of its sessions, ``None`` when there is none; ``reason`` is the session's, else why its anchor
     cell may not be ranked. ``windows`` maps a window to the anchor step measured in it. ``usable``: the anchor cell may
-    be ranked; ``few_doubt``: why the few-step cell may not. Gates, projections, scaling and triggers read ``ranked_s``,
-    ``drift`` and ``captured``, which are None where the evidence may not be read.
+    be ranked; ``few_doubt``: why the few-step cell may not be read. Gates, projections and scaling read ``ranked_s``
+    and ``captured``, None where the evidence may not be read, and triggers what no ``…_doubt`` speaks against.
     """
 
     form: Form
@@ -51,10 +51,9 @@ class FormEvidence:
         return "" if self.usable else f"may not be ranked: {self.reason or 'its cells are too noisy'}"
 
     @property
-    def drift(self) -> float | None:
-        """Anchor step ÷ few-step step, where both may be read."""
-        few_s = None if self.few_doubt else self.step_few_s
-        return self.ranked_s / few_s if self.ranked_s and few_s else None
+    def drift_doubt(self) -> str:
+        """Why the two tiers may not be compared; nothing when they may."""
+        return self.rank_doubt or (f"few steps: {self.few_doubt}" if self.few_doubt else "")
 
     @property
     def captured(self) -> StepParts | None:

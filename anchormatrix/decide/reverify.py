@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from anchormatrix.decide.scaling import arm_of
 from anchormatrix.errors import ConfigError, InputError
-from anchormatrix.records.decision import Basis, Trigger
+from anchormatrix.records.decision import Basis, BasisForm, Trigger
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.verdict import VerdictStatus
 from anchormatrix.store.codec import line_text, parse_record
@@ -19,9 +20,11 @@ _MANY_RANKS = 4  # from here on a short task can be dominated by its communicati
 
 @dataclass(frozen=True)
 class TriggerLimits:
-    """Thresholds in percent; ``share_points`` is in percentage points of exposed share, ``fixed_pct`` of fixed cost."""
+    """Thresholds in percent; ``share_points`` is in percentage points of exposed share, ``fixed_pct`` of fixed cost.
+    Steps that differ by less than ``floor_pct`` do not differ."""
 
     drift_pct: float = 5.0
+    floor_pct: float = 1.0
     share_points: float = 3.0
     fixed_pct: float = 20.0
     slack_s: float = 0.1
@@ -39,11 +42,14 @@ _STRUCTURE = {
 }
 
 
-def reverify(before: Basis | None, now: Basis, limits: TriggerLimits | None = None) -> tuple[Trigger, ...]:
+def reverify(
+    before: Basis | None, now: Basis, limits: TriggerLimits | None = None, *, smaller: Sequence[Basis] = ()
+) -> tuple[Trigger, ...]:
     """Test every trigger: ``before`` is what the decision rests on, ``now`` the live configuration and newest numbers.
 
     The triggers about a single matrix (order flip, step drift, short-task pathology) read ``now``; the others compare,
-    and are not evaluated without a ``before``.
+    and are not evaluated without a ``before``. ``smaller`` are the bases of fewer cards under the same load and stack.
+    No trigger reads what a basis has a doubt of.
     """
     limits = limits or TriggerLimits()
     compared = _COMPARED if before is None else ()
@@ -51,7 +57,7 @@ def reverify(before: Basis | None, now: Basis, limits: TriggerLimits | None = No
         _order_flip(now),
         _step_drift(now, limits),
         _exposed_drift(before or now, now, limits),
-        _short_task(now, limits),
+        _short_task(now, limits, smaller),
         _structure(before or now, now),
         _memory(before or now, now),
         _fixed_cost(before or now, now, limits),
@@ -112,17 +118,25 @@ def _order_flip(now: Basis) -> Trigger:
     return _untested(now, "order flip", f"the tiers cannot be compared: the verdict is {status}")
 
 
+def _unread(doubts: Iterable[tuple[str, str]], lead: str) -> str:
+    """The forms that a trigger could not read, with the reasons, as the end of a sentence."""
+    told = "; ".join(f"{form}: {doubt}" for form, doubt in doubts if doubt)
+    return f"{lead}{told}" if told else ""
+
+
 def _step_drift(now: Basis, limits: TriggerLimits) -> Trigger:
-    if not now.r:
-        return _untested(now, "step time drift", "no form was measured at both tiers")
-    drifted = {n: r for n, r in now.r.items() if abs(r - 1) * 100 > limits.drift_pct}
-    listed = ", ".join(f"{name} {100 * (r - 1):+.1f} %" for name, r in drifted.items())
-    text = (
-        f"{listed} between the tiers"
-        if drifted
-        else f"every step stays within {limits.drift_pct:g} % between the tiers"
-    )
-    return _tested(now, "step time drift", bool(drifted), text)
+    name, unread = "step time drift", [(form.form, form.doubt) for form in now.forms]
+    r = {form.form: form.drift for form in now.forms if form.drift is not None}
+    if not r:
+        return _untested(now, name, f"no form may be read at both tiers{_unread(unread, ': ')}")
+    drifted = [f"{form} {100 * (value - 1):+.1f} %" for form, value in r.items() if _apart(value, limits.drift_pct)]
+    text = f"every step stays within {limits.drift_pct:g} % between the tiers"
+    text = f"{', '.join(drifted)} between the tiers" if drifted else text
+    return _tested(now, name, bool(drifted), text + _unread(unread, "; not read: "))
+
+
+def _apart(ratio: float, limit_pct: float) -> bool:
+    return abs(ratio - 1) * 100 > limit_pct
 
 
 def _exposed_drift(before: Basis, now: Basis, limits: TriggerLimits) -> Trigger:
@@ -134,34 +148,51 @@ def _exposed_drift(before: Basis, now: Basis, limits: TriggerLimits) -> Trigger:
         for form in now.forms
         if (was := old.get(form.form)) is not None and (share := form.exposed_share) is not None
     ]
+    unread = [(form.form, form.capture_doubt) for form in now.forms]
     if not both:
-        return _untested(now, _SHARE, "no form has an exposed share from then and from now")
+        return _untested(now, _SHARE, f"no form has an exposed share from then and from now{_unread(unread, ': ')}")
     moved = [
         f"{name} {100 * was:.1f} % → {100 * share:.1f} %"
         for name, was, share in both
         if abs(share - was) * 100 > limits.share_points
     ]
     text = ", ".join(moved) if moved else f"no exposed share moved by more than {limits.share_points:g} points"
-    return _tested(now, _SHARE, bool(moved), text)
+    return _tested(now, _SHARE, bool(moved), text + _unread(unread, "; not read: "))
 
 
-def _short_task(now: Basis, limits: TriggerLimits) -> Trigger:
-    """A few-step request whose steps are slower than the anchor's, on many ranks: communication has not settled."""
-    name = "short-task communication pathology"
-    measured = [
-        form for form in now.forms if form.few_s and form.anchor_s and parse_form(form.form).cards >= _MANY_RANKS
+def _short_task(now: Basis, limits: TriggerLimits, smaller: Sequence[Basis]) -> Trigger:
+    """Few steps on many ranks whose communication has not settled: slower than the anchor's own steps, or slower than
+    the same arm's on fewer cards although the anchor's are faster."""
+    name, unread = "short-task communication pathology", [(form.form, form.doubt) for form in now.forms]
+    many = [form for form in now.forms if form.drift and parse_form(form.form).cards >= _MANY_RANKS]
+    if not many:
+        why = f"no form on {_MANY_RANKS} or more ranks may be read at both tiers"
+        return _untested(now, name, why + _unread(unread, ": "))
+    slow = [form for form in many if 1 / (form.drift or 1) > 1 + limits.drift_pct / 100]
+    texts = [f"{form.form} {100 * (1 / (form.drift or 1) - 1):+.1f} %" for form in slow]
+    found = [f"few-step steps are slower than the anchor's: {', '.join(texts)}"] if slow else []
+    pairs = [
+        (form, other)
+        for form in many
+        for basis in smaller
+        for other in basis.forms
+        if other.drift and arm_of(parse_form(other.form)) == arm_of(parse_form(form.form))
     ]
-    if not measured:
-        return _untested(now, name, f"no form on {_MANY_RANKS} or more ranks was measured at both tiers")
-    limit = 1 + limits.drift_pct / 100
-    slow = [form for form in measured if (form.few_s or 0) > (form.anchor_s or 0) * limit]
-    listed = ", ".join(f"{form.form} {100 * ((form.few_s or 0) / (form.anchor_s or 1) - 1):+.1f} %" for form in slow)
-    text = (
-        f"few-step steps are slower than the anchor's: {listed}"
-        if slow
-        else f"no few-step step is slower than its anchor's by more than {limits.drift_pct:g} %"
+    found += [text for form, other in pairs if (text := _reversed(form, other, limits.floor_pct))]
+    quiet = f"no few-step step is slower than its anchor's by more than {limits.drift_pct:g} %"
+    quiet += ", none slower than on fewer cards and faster at the anchor" if pairs else ""
+    return _tested(now, name, bool(found), ("; ".join(found) or quiet) + _unread(unread, "; not read: "))
+
+
+def _reversed(form: BasisForm, other: BasisForm, floor_pct: float) -> str:
+    """What there is to say when few steps take longer on more cards and the anchor's do not."""
+    few, anchor = (a / b if a and b else 1.0 for a, b in ((form.few_s, other.few_s), (form.anchor_s, other.anchor_s)))
+    if few <= 1 + floor_pct / 100 or anchor > 1 + floor_pct / 100:
+        return ""
+    return (
+        f"{form.form} is slower than {other.form} on fewer cards at few steps ({100 * (few - 1):+.1f} %) "
+        f"and not at the anchor ({100 * (anchor - 1):+.1f} %)"
     )
-    return _tested(now, name, bool(slow), text)
 
 
 def _changed(before: Basis, now: Basis) -> dict[str, tuple[Any, Any]]:

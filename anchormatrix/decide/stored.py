@@ -84,9 +84,11 @@ def read_sweep(path: Path) -> Curves | None:
 
 
 def fixed_costs(results: Path, planned: ContractPlan) -> dict[str, float]:
-    """Median seconds of one request outside the DiT stage, by stage, over all planned sessions of a contract."""
+    """Median seconds of one request outside the DiT stage, by stage, over the planned sessions that were measured."""
     values: dict[str, list[float]] = {"encode": [], "decode": []}
     for path in planned_sessions(results / planned.id, planned):
+        if read_record(path, Session).status is not SessionStatus.MEASURED:
+            continue
         for row in read_requests(path):
             if row.role is Role.MEASURED:
                 values["encode"] += [] if row.encode_s is None else [row.encode_s]

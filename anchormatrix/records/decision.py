@@ -119,19 +119,29 @@ class Decision(FileRecord, frozen=True):
 
 
 class BasisForm(Record, frozen=True):
-    """What was known of one form: step times in seconds by tier, exposed communication per step."""
+    """What was known of one form: step times in seconds by tier, exposed communication per step.
+
+    ``doubt`` says why its steps may not be read, ``capture_doubt`` why its capture may not; the share is then ``None``.
+    """
 
     form: str
     few_s: float | None
     anchor_s: float | None
     exposed_ms: float | None
     exposed_share: float | None
+    doubt: str = ""
+    capture_doubt: str = ""
+
+    @property
+    def drift(self) -> float | None:
+        """Anchor step ÷ few-step step, where both may be read."""
+        return self.anchor_s / self.few_s if self.anchor_s and self.few_s and not self.doubt else None
 
 
 class Basis(Record, frozen=True):
     """What a decision rested on, as one line of ``decisions.jsonl``: nothing that changes between equal runs.
 
-    ``status`` and ``r`` are the verdict's. ``facts`` are what shapes a step in the configuration, by dotted key;
+    ``status`` is the verdict's. ``facts`` are what shapes a step in the configuration, by dotted key;
     ``fixed_s`` the seconds outside the DiT stage of one request by stage; ``possible`` the names of all candidates.
     """
 
@@ -139,7 +149,6 @@ class Basis(Record, frozen=True):
     contract: str
     winner: str | None
     status: VerdictStatus | None
-    r: dict[str, float]
     forms: tuple[BasisForm, ...]
     facts: dict[str, Any]
     fixed_s: dict[str, float]

@@ -10,8 +10,10 @@ from anchormatrix.records.verdict import VerdictStatus
 from anchormatrix.store.codec import line_text
 
 
-def form(name="tp1-usp4", few=1.0, anchor=1.0, exposed_ms=100.0):
-    return BasisForm(form=name, few_s=few, anchor_s=anchor, exposed_ms=exposed_ms, exposed_share=exposed_ms / 1000)
+def form(name="tp1-usp4", few=1.0, anchor=1.0, exposed_ms=100.0, **doubts):
+    return BasisForm(
+        form=name, few_s=few, anchor_s=anchor, exposed_ms=exposed_ms, exposed_share=exposed_ms / 1000, **doubts
+    )
 
 
 def stored(**changes):
@@ -21,7 +23,6 @@ def stored(**changes):
         "contract": "c4-x",
         "winner": "tp1-usp4",
         "status": VerdictStatus.EXTRAPOLATES,
-        "r": {"tp1-usp4": 1.01},
         "forms": (form(),),
         "facts": {**facts, **changes.pop("facts", {})},
         "fixed_s": {"encode": 0.4, "decode": 3.0},
@@ -42,17 +43,16 @@ def test_nothing_fires_while_nothing_changes():
 @pytest.mark.parametrize(
     ("now", "trigger", "text"),
     [
-        ({"status": VerdictStatus.ORDER_FLIP, "r": {}}, "order flip", "the tiers rank the forms differently"),
-        ({"status": VerdictStatus.DRIFT, "r": {"a": 1.09}}, "step time drift", "a +9.0 % between the tiers"),
+        ({"status": VerdictStatus.ORDER_FLIP}, "order flip", "the tiers rank the forms differently"),
+        (
+            {"status": VerdictStatus.DRIFT, "forms": (form(anchor=1.09),)},
+            "step time drift",
+            "tp1-usp4 +9.0 % between the tiers",
+        ),
         (
             {"forms": (form(exposed_ms=160.0),)},
             "exposed-communication share drift",
             "tp1-usp4 10.0 % → 16.0 %",
-        ),
-        (
-            {"forms": (form(few=1.2),)},
-            "short-task communication pathology",
-            "few-step steps are slower than the anchor's: tp1-usp4 +20.0 %",
         ),
         (
             {"facts": {"engine.extra_args": "--quantization fp8"}},
@@ -83,6 +83,56 @@ def test_each_trigger_fires_with_its_numbers(now, trigger, text):
     assert fired(stored(**now)) == {trigger: text}
 
 
+def trigger(name, now, **more):
+    return next(item for item in reverify(stored(), now, **more) if item.trigger == name)
+
+
+SHORT = "short-task communication pathology"
+NOISY = "may not be ranked: dispersion 33.0 % is above 3 %"
+
+
+def test_few_steps_on_many_ranks_that_are_slower_than_the_anchors_are_a_pathology():
+    found = trigger(SHORT, stored(forms=(form(few=1.2),)))
+    assert (found.fired, found.text) == (True, "few-step steps are slower than the anchor's: tp1-usp4 +20.0 %")
+
+
+def test_more_cards_that_are_slower_at_few_steps_only_are_a_pathology():
+    """At few steps eight cards take 1.0 s where four take 0.9 s, at the anchor 0.98 s where those take 1.0 s."""
+    four = stored(forms=(form("tp1-usp4", few=0.9, anchor=1.0), form("tp2-usp2", few=0.5, anchor=0.5)))
+    eight = stored(size=8, forms=(form("tp1-usp8", few=1.0, anchor=0.98),))
+    found = trigger(SHORT, eight, smaller=[four])
+    assert (found.fired, found.text) == (
+        True,
+        "tp1-usp8 is slower than tp1-usp4 on fewer cards at few steps (+11.1 %) and not at the anchor (-2.0 %)",
+    )
+    slower_anyway = stored(size=8, forms=(form("tp1-usp8", few=1.0, anchor=1.02),))
+    found = trigger(SHORT, slower_anyway, smaller=[four])
+    assert (found.fired, found.text) == (
+        False,
+        "no few-step step is slower than its anchor's by more than 5 %, none slower than on fewer cards and faster at "
+        "the anchor",
+    )
+    unread = stored(forms=(form("tp1-usp4", few=0.9, anchor=1.0, doubt=NOISY),))
+    assert not trigger(SHORT, eight, smaller=[unread]).fired
+
+
+def test_evidence_that_may_not_be_read_fires_nothing_and_is_told_with_the_reason():
+    noisy = form(few=1.5, anchor=1.0, doubt=NOISY)
+    for name in ("step time drift", SHORT):
+        found = trigger(name, stored(forms=(noisy,)))
+        assert (found.evaluated, found.fired) == (False, False)
+        assert found.text.endswith(f"may be read at both tiers: tp1-usp4: {NOISY}")
+        beside = trigger(name, stored(forms=(noisy, form("tp2-usp2"))))
+        assert (beside.evaluated, beside.fired) == (True, False)
+        assert beside.text.endswith(f"; not read: tp1-usp4: {NOISY}")
+    ramp = BasisForm("tp1-usp4", 1.0, 1.0, 160.0, None, capture_doubt="the capture fell on the ramp")
+    found = trigger("exposed-communication share drift", stored(forms=(ramp,)))
+    assert (found.evaluated, found.text) == (
+        False,
+        "no form has an exposed share from then and from now: tp1-usp4: the capture fell on the ramp",
+    )
+
+
 def test_a_first_decision_has_nothing_to_compare_with_and_says_so():
     found = {item.trigger: item for item in reverify(None, stored())}
     untested = {name: item.text for name, item in found.items() if not item.evaluated}
@@ -101,13 +151,13 @@ def test_a_first_decision_has_nothing_to_compare_with_and_says_so():
 
 
 def test_what_was_not_measured_is_not_called_quiet():
-    bare = stored(status=VerdictStatus.INCOMPLETE, r={}, forms=(form("tp1-usp2"),), fixed_s={})
+    bare = stored(status=VerdictStatus.INCOMPLETE, forms=(form("tp1-usp2", few=None),), fixed_s={})
     found = {item.trigger: item.text for item in reverify(stored(), bare) if not item.evaluated}
     assert found == {
         "order flip": "the tiers cannot be compared: the verdict is incomplete",
-        "step time drift": "no form was measured at both tiers",
+        "step time drift": "no form may be read at both tiers",
         "exposed-communication share drift": "no form has an exposed share from then and from now",
-        "short-task communication pathology": "no form on 4 or more ranks was measured at both tiers",
+        "short-task communication pathology": "no form on 4 or more ranks may be read at both tiers",
         "new fixed cost": "no stage outside the DiT was timed",
     }
 
@@ -118,7 +168,7 @@ def test_a_few_step_step_that_is_a_little_slower_is_told_with_the_limit():
 
 
 def test_few_ranks_do_not_make_a_short_task_pathology():
-    assert fired(stored(forms=(form("tp1-usp2", few=1.2),))) == {}
+    assert not trigger(SHORT, stored(forms=(form("tp1-usp2", few=1.2),))).fired
 
 
 def test_a_remembered_decision_comes_back_as_it_was(tmp_path):
