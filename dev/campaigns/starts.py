@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from statistics import median
 
 from anchormatrix.engines.serving import Response
 from anchormatrix.engines.vllm_omni import expected_groups
 from anchormatrix.measure.live_cards import tenants, unfit
-from anchormatrix.measure.ramp import first_steady
+from anchormatrix.measure.ramp import first_steady, judge_ramp
 from anchormatrix.measure.rows import aligned, records_of
 from anchormatrix.measure.served import Sent
 from anchormatrix.measure.serverlog.failures import failure_of
@@ -204,8 +203,6 @@ class _Talk:
 
     def ramp(self, repeats: tuple[float, ...]) -> Ramp:
         """Which requests are excluded, and whether the rest is steady."""
-        first = first_steady(self.warm, STEADY_PCT)
-        steady = first is not None and bool(repeats)
-        if first is not None and repeats:
-            steady = (median(repeats) / median(self.warm[first:]) - 1) * 100 <= STEADY_PCT
-        return Ramp(len(self.warm), first, steady, "")
+        step_s, warmups = [*self.warm, *repeats], len(self.warm)
+        steps = [TIERS["few"]] * len(step_s)
+        return judge_ramp(step_s, steps, warmups=warmups, longest=warmups, steady_pct=STEADY_PCT)
