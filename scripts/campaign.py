@@ -76,6 +76,9 @@ def _list(results: list[HostResult]) -> None:
                     f"starts {result.restart_sd_pct:.2f} %, requests {result.request_sd_pct:.2f} %, "
                     f"{', '.join(result.hardnesses)}; {result.rulings[rule].text}"
                 )
+            if theory := result.theory.get(rule):
+                for text in (*theory.false_failures, *theory.contradicted):
+                    print(f"host {result.number}: {rule}: {text}")
 
 
 def _hardness(arguments: argparse.Namespace) -> Hardness:

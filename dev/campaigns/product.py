@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -25,6 +26,7 @@ from anchormatrix.records.settings.values import Design
 from anchormatrix.records.settings.whole import Settings
 from anchormatrix.records.verdict import Verdict, VerdictStatus
 from anchormatrix.store.sessions import TimedSession
+from campaigns.captures import attributions, sweep
 from campaigns.hosts import Experiment
 from campaigns.rulings import Ruling
 from campaigns.starts import Starts
@@ -38,14 +40,6 @@ class History:
 
     restart_sd_pct: float
     freedom: int
-
-
-@dataclass(frozen=True)
-class Said:
-    """What the product made of a host."""
-
-    verdict: Verdict
-    judged: Gates
 
 
 @lru_cache(maxsize=1)
@@ -72,17 +66,17 @@ def planned(experiment: Experiment, settings: Settings) -> tuple[str, ...]:
     return tuple(form.name for form in found.forms)
 
 
-def decide(starts: Starts, design: str, history: History | None = None) -> Ruling:
-    """What the product says of the host, and what it took."""
+def decide(starts: Starts, design: str, history: History | None = None) -> tuple[Ruling, Gates | None]:
+    """What the product says of the host and what it took; and gates and projections, when there was a form to judge."""
     settings = settings_of(starts.experiment, design)
     forms = planned(starts.experiment, settings)
     if not forms:
-        return Ruling(None, 0, 0.0, text="the planner leaves no form")
+        return Ruling(None, 0, 0.0, text="the planner leaves no form"), None
     seen, seconds = _measure(starts, forms, settings)
-    said = conclude(starts, forms, seen, settings)
-    decision, verdict = said.judged.decision, said.verdict
+    verdict, gates = conclude(starts, forms, seen, settings)
+    decision = gates.decision
     no_difference = decision.outcome is DecisionOutcome.NO_DIFFERENCE
-    return Ruling(
+    ruling = Ruling(
         winner=decision.winner,
         starts=len(seen),
         card_s=seconds * starts.contract.size,
@@ -90,8 +84,10 @@ def decide(starts: Starts, design: str, history: History | None = None) -> Rulin
         confidence=decision.confidence.value,
         extrapolates=verdict.status is VerdictStatus.EXTRAPOLATES,
         r=tuple(verdict.r),
+        planned=forms,
         text=f"{verdict.status}: {decision.winner or decision.outcome} ({verdict.reason[:160]})",
     )
+    return ruling, gates
 
 
 def _measure(starts: Starts, forms: tuple[str, ...], settings: Settings) -> tuple[list[TimedSession], float]:
@@ -112,7 +108,9 @@ def _next(forms: tuple[str, ...], seen: Sequence[TimedSession], settings: Settin
     return adaptive.Order(*places[len(seen)], settings.matrix.repeats) if len(seen) < len(places) else None
 
 
-def conclude(starts: Starts, forms: tuple[str, ...], seen: Sequence[TimedSession], settings: Settings) -> Said:
+def conclude(
+    starts: Starts, forms: tuple[str, ...], seen: Sequence[TimedSession], settings: Settings
+) -> tuple[Verdict, Gates]:
     """Cells, verdict, gates and decision of the sessions, as the rules' commands make them."""
     contract = starts.contract
     judging = to_judge(seen, forms, settings)
@@ -127,7 +125,11 @@ def conclude(starts: Starts, forms: tuple[str, ...], seen: Sequence[TimedSession
     )
     limits = adaptive_limits(settings)
     left_out = adaptive.skipped(forms, seen, limits) if limits else ()
-    judged = judge_contract(
+    captured: dict[str, Any] = {}
+    if starts.experiment.captures:
+        captured["attributions"] = attributions(starts, seen, settings)
+        captured["sweep"] = sweep(starts, forms, settings)
+    gates = judge_contract(
         Stored(
             contract=contract,
             forms=tuple(map(parse_form, forms)),
@@ -139,9 +141,10 @@ def conclude(starts: Starts, forms: tuple[str, ...], seen: Sequence[TimedSession
             skipped={order.form: order.skip for order in left_out},
             windows=settings.matrix.windows,
             noise_floor_pct=settings.verdict.noise_floor_pct,
+            **captured,
         )
     )
-    return Said(verdict, judged)
+    return verdict, gates
 
 
 def _card_gb(experiment: Experiment) -> float:

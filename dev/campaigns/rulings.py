@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from campaigns.truth import Truth
 
@@ -18,8 +18,8 @@ RIGHT, WRONG, DEAD, DECLINED = "right", "wrong", "dead feature won", "declined"
 class Ruling:
     """What one rule decided. ``starts`` counts server starts, ``card_s`` is virtual seconds × cards.
 
-    ``tied`` are the forms that it says do not differ; ``confidence`` and ``extrapolates`` only the product has.
-    ``r`` names the forms that a few-step ranking was made of.
+    ``tied`` are the forms that it says do not differ. The rest only the product has: ``r`` names the forms that a
+    few-step ranking was made of, ``planned`` those that its planner let be measured.
     """
 
     winner: str | None
@@ -29,6 +29,7 @@ class Ruling:
     confidence: str = ""
     extrapolates: bool = False
     r: tuple[str, ...] = ()
+    planned: tuple[str, ...] = ()
     text: str = ""
 
 
@@ -64,8 +65,21 @@ def false_extrapolates(ruling: Ruling, truth: Truth, noise_pct: float) -> bool:
 
 
 @dataclass(frozen=True)
+class Theory:
+    """How many gates failed and how many projections could be tried on a host, and those of them that were false."""
+
+    failures: int
+    false_failures: tuple[str, ...]
+    projections: int
+    contradicted: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class HostResult:
-    """One host under every rule; ``judgements`` and ``rulings`` go by the rule's name."""
+    """One host under every rule; rulings and what they are worth go by the rule's name.
+
+    ``choice``: at least two forms can be had. ``theory`` is there for the product on hosts with captures.
+    """
 
     number: int
     forms: int
@@ -78,7 +92,12 @@ class HostResult:
     rulings: Mapping[str, Ruling]
     judgements: Mapping[str, str]
     false_extrapolates: Mapping[str, bool]
+    theory: Mapping[str, Theory] = field(default_factory=dict)
     seconds: float = 0.0
+
+    def left_out(self, rule: str) -> bool:
+        """Whether the product's planner did not let the best form be measured."""
+        return bool(self.best) and self.best not in self.rulings[rule].planned
 
     def card_time(self, rule: str) -> float:
         """Starts ÷ (2 × forms): 1 is every form in two windows."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
+from anchormatrix.records.gates import Gates
 from campaigns import baselines, product
 from campaigns.baselines import Rule
 from campaigns.bench import choose_group
@@ -14,7 +15,8 @@ from campaigns.hosts import Experiment
 from campaigns.noise import ANCHOR, FEW, RANGE_OF_THREE
 from campaigns.rulings import HostResult, Ruling, false_extrapolates, judged
 from campaigns.starts import REPEATS, Starts
-from campaigns.truth import Truth, truth_of
+from campaigns.theory import judge_theory
+from campaigns.truth import Truth, truth_on
 
 HISTORY_FREEDOM = 20
 PRODUCT = ("full design", "adaptive design")
@@ -37,18 +39,17 @@ def run_host(experiment: Experiment, rules: Sequence[str] = RULES) -> HostResult
     begun = time.process_time()
     chosen = choose_group(experiment)
     names = tuple(form.name for form in experiment.forms)
-    rulings: dict[str, Ruling] = {}
+    rulings = {name: Ruling(None, 0, 0.0, text=chosen.why) for name in rules}
+    gates: dict[str, Gates] = {}
     truth = Truth({}, {}, {})
     if chosen.contract is not None:
         starts = Starts(experiment, chosen.contract)
-        rulings = {name: _ruling(name, starts) for name in rules}
+        for name in rules:
+            rulings[name], judged_gates = _ruling(name, starts)
+            if judged_gates is not None and experiment.captures:
+                gates[name] = judged_gates
         named = {ruling.winner for ruling in rulings.values() if ruling.winner} - set(names)
-        truth = truth_of(
-            experiment.scenario, names, chosen.contract.cards,
-            few=FEW, anchor=ANCHOR, full=experiment.full_steps, variants=named,
-        )  # fmt: skip
-    else:
-        rulings = {name: Ruling(None, 0, 0.0, text=chosen.why) for name in rules}
+        truth = truth_of(experiment, chosen.contract.cards, variants=named)
     timing = experiment.scenario.timing
     return HostResult(
         number=experiment.number,
@@ -64,15 +65,23 @@ def run_host(experiment: Experiment, rules: Sequence[str] = RULES) -> HostResult
         false_extrapolates={
             name: false_extrapolates(ruling, truth, timing.dispersion_pct) for name, ruling in rulings.items()
         },
+        theory={name: judge_theory(found, experiment, starts.contract.cards, truth) for name, found in gates.items()},
         seconds=time.process_time() - begun,
     )
 
 
-def _ruling(name: str, starts: Starts) -> Ruling:
+def _ruling(name: str, starts: Starts) -> tuple[Ruling, Gates | None]:
     if name in BASELINES:
-        return BASELINES[name](starts)
+        return BASELINES[name](starts), None
     design = name.split(maxsplit=1)[0]
     return product.decide(starts, design, history_of(starts.experiment) if "history" in name else None)
+
+
+def truth_of(experiment: Experiment, cards: tuple[int, ...], variants: Iterable[str] = ()) -> Truth:
+    """The truth of an experiment on a group of cards."""
+    names = [form.name for form in experiment.forms]
+    steps = {"few": FEW, "anchor": ANCHOR, "full": experiment.full_steps}
+    return truth_on(experiment.scenario, names, cards, **steps, variants=variants)
 
 
 def history_of(experiment: Experiment) -> product.History:

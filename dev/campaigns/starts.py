@@ -19,6 +19,7 @@ from anchormatrix.measure.served import Sent
 from anchormatrix.measure.serverlog.failures import failure_of
 from anchormatrix.measure.serverlog.parse import parse_serve_log
 from anchormatrix.measure.serverlog.proof import prove
+from anchormatrix.records.attribution import Attribution
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.requests import RequestStatus, Role
@@ -49,10 +50,12 @@ def _go_on(_: tuple[float, ...]) -> str:
 
 @dataclass
 class Starts:
-    """The starts of a host's forms on the cards of a contract."""
+    """The starts of a host's forms on the cards of a contract. ``attributions`` are those of first starts, by form and
+    by the requests before the profiled one."""
 
     experiment: Experiment
     contract: Contract
+    attributions: dict[tuple[str, int], Attribution] = field(default_factory=dict)
     _starts: dict[tuple[str, int, int], _Start] = field(default_factory=dict)
     _sessions: dict[tuple[str, int, int], Measured] = field(default_factory=dict)
 
@@ -80,6 +83,14 @@ class Starts:
         """The mean step of a start's three requests of a tier; None when the start brought no numbers."""
         values = self.session(form, window).timed.values_s.get(tier, ())
         return sum(values) / len(values) if values else None
+
+    def profiled(self, form: str, requests: int) -> ServingSession:
+        """The server of a form's first start after so many requests and one more, which was profiled."""
+        start = _Start(self, form, 1, 0)
+        for _ in range(requests):
+            start.server.request(TIERS["few"])
+        start.server.request(TIERS["few"], profiled=True)
+        return start.server
 
 
 class _Start:

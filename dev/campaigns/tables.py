@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import sqrt
 
 from campaigns.rulings import BIG_PCT, DEAD, DECLINED, RIGHT, WRONG, HostResult
@@ -24,7 +24,7 @@ def wilson(count: int, total: int) -> tuple[float, float]:
 class Score:
     """One rule over some hosts. Wins of dead features are decided, and counted apart from other wrong decisions."""
 
-    def __init__(self, results: Iterable[HostResult], rule: str) -> None:
+    def __init__(self, results: Sequence[HostResult], rule: str) -> None:
         hosts = [result for result in results if result.choice]
         kinds = [result.judgements[rule] for result in hosts]
         self.hosts, self.rule = len(hosts), rule
@@ -35,6 +35,11 @@ class Score:
         self.card_time = sum(result.card_time(rule) for result in hosts) / max(1, self.hosts)
         self.hours = sum(result.rulings[rule].card_s for result in hosts) / 3600
         self.false_extrapolates = sum(result.false_extrapolates[rule] for result in hosts)
+        missing = [kind for result, kind in zip(hosts, kinds, strict=True) if result.left_out(rule)]
+        self.left_out, self.left_out_wrong = len(missing), missing.count(WRONG)
+        theory = [result.theory[rule] for result in results if rule in result.theory]
+        self.gates = sum(item.failures for item in theory), sum(len(item.false_failures) for item in theory)
+        self.projections = sum(item.projections for item in theory), sum(len(item.contradicted) for item in theory)
         sure = [k for r, k in zip(hosts, kinds, strict=True) if r.rulings[rule].confidence == "high" and k != DECLINED]
         self.high, self.high_wrong = len(sure), len(sure) - sure.count(RIGHT)
 
@@ -58,14 +63,17 @@ def rules_table(results: Sequence[HostResult], rules: Sequence[str]) -> str:
 
 
 def product_lines(results: Sequence[HostResult], rules: Sequence[str]) -> str:
-    """What only the product says: confidence and ``extrapolates``."""
+    """What only the product says: confidence, ``extrapolates``, exclusions, gates and projections."""
     lines = []
     for rule in rules:
         score = Score(results, rule)
         high, false = _share(score.high_wrong, score.high, 2), _share(score.false_extrapolates, score.hosts, 2)
         lines.append(
             f"{rule:<30} high {score.high}, of them wrong {score.high_wrong} ({high}); "
-            f"false extrapolates {score.false_extrapolates} ({false})"
+            f"false extrapolates {score.false_extrapolates} ({false})\n"
+            f"{'':<30} planner left out the best form of {score.left_out} hosts, {score.left_out_wrong} then wrong\n"
+            f"{'':<30} gates failed {score.gates[0]}, falsely {score.gates[1]}; "
+            f"projections tried {score.projections[0]}, contradicted {score.projections[1]}"
         )
     return "\n".join(lines)
 

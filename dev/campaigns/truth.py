@@ -26,15 +26,22 @@ def taken_away(scenario: Scenario) -> frozenset[str]:
     return dead_forms(scenario) | frozenset(ended)
 
 
+def at_work(scenario: Scenario, form: Split) -> Split:
+    """The form whose step is really computed: without a dead feature."""
+    kinds = {fault.kind for fault in scenario.faults if fault.form == form.name}
+    chunks = 1 if "dead_masking" in kinds else form.mask_chunks
+    return replace(form, mask_chunks=chunks, offload="" if "dead_offload" in kinds else form.offload)
+
+
+def scale(scenario: Scenario, form: Split, steps: int) -> float:
+    """How many times the plain step the mean step of a request of so many steps takes."""
+    return sum(step_factor(scenario.behaviour, form, index, steps) for index in range(steps)) / steps
+
+
 def full_step(scenario: Scenario, form: Split, cards: tuple[int, ...], steps: int) -> float:
     """Mean seconds of a step in a request of so many steps, without any noise. Raises :class:`SplitError`."""
-    at_work = form
-    if form.name in dead_forms(scenario):
-        kinds = {fault.kind for fault in scenario.faults if fault.form == form.name}
-        chunks = 1 if "dead_masking" in kinds else form.mask_chunks
-        at_work = replace(form, mask_chunks=chunks, offload="" if "dead_offload" in kinds else form.offload)
-    plain = simulate_step(scenario.host_model(), at_work, cards).step_ns / 1e9
-    return plain * sum(step_factor(scenario.behaviour, form, index, steps) for index in range(steps)) / steps
+    plain = simulate_step(scenario.host_model(), at_work(scenario, form), cards).step_ns / 1e9
+    return plain * scale(scenario, form, steps)
 
 
 @dataclass(frozen=True)
@@ -68,7 +75,7 @@ class Truth:
         return 100 * (ranked[1] / ranked[0] - 1) if len(ranked) > 1 else 0.0
 
 
-def truth_of(
+def truth_on(
     scenario: Scenario,
     forms: Iterable[str],
     cards: tuple[int, ...],

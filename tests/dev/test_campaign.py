@@ -9,13 +9,17 @@ import pytest
 from campaigns import baselines, product
 from campaigns.bench import choose_group
 from campaigns.hardness import HARD, PLAIN, SHARES
-from campaigns.hosts import draw
-from campaigns.noise import ANCHOR, FEW
+from campaigns.hosts import Experiment, draw
 from campaigns.rulings import DEAD, DECLINED, RIGHT, WRONG, HostResult, Ruling, false_extrapolates, judged
-from campaigns.scoring import RULES, history_of, run_host
+from campaigns.scoring import RULES, history_of, run_host, truth_of
 from campaigns.starts import Starts
 from campaigns.tables import Score, hardness_table, margin_table, rules_table, wilson
-from campaigns.truth import Truth, truth_of
+from campaigns.theory import judge_theory
+from campaigns.truth import Truth
+
+from anchormatrix.records.form import parse_form
+from anchormatrix.records.gates import Fix, GateStatus
+from virtualhost.host.scenario import Links, Scenario, Speed, Timing
 
 QUIET = replace(PLAIN, margin=(4.0, 5.0), restart_sd=(0.1, 0.1), request_sd=(0.2, 0.2))
 
@@ -25,10 +29,7 @@ def starts_of(experiment) -> Starts:
 
 
 def truth(experiment, starts: Starts) -> Truth:
-    names = [form.name for form in experiment.forms]
-    return truth_of(
-        experiment.scenario, names, starts.contract.cards, few=FEW, anchor=ANCHOR, full=experiment.full_steps
-    )
+    return truth_of(experiment, starts.contract.cards)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +94,7 @@ def test_a_start_is_the_same_whatever_was_asked_before(quiet):
 
 @pytest.mark.parametrize("design", ["full", "adaptive"])
 def test_a_quiet_host_is_decided_rightly_by_both_designs(quiet, design):
-    ruling = product.decide(quiet, design)
+    ruling, _ = product.decide(quiet, design)
     found = truth(quiet.experiment, quiet)
     assert (ruling.winner, judged(ruling, found)) == (found.best, RIGHT)
     assert ruling.starts <= 2 * len(quiet.experiment.forms)
@@ -198,3 +199,31 @@ def test_the_interval_of_a_share_is_wilsons():
 def test_every_rule_rules_on_a_hard_host():
     found = run_host(draw(1, 0))
     assert set(found.rulings) == set(found.judgements) == set(RULES)
+
+
+def said(gate: str, form: str):
+    return SimpleNamespace(gate=gate, form=form, status=GateStatus.FAILED)
+
+
+def projected(fix: Fix, form: str, against: str, *, reverses: bool):
+    return SimpleNamespace(fix=fix, form=form, against=against, reverses=reverses)
+
+
+def test_gates_and_projections_are_held_against_a_host_where_the_one_thing_was_changed():
+    slow = Links(classes={"UB": Speed(4.0, 20.0)}, in_model_efficiency=0.5)  # communication is half of a step and more
+    names = ("tp1-usp4", "tp2-usp2")
+    scenario = Scenario(name="slow links", links=slow, timing=Timing(dispersion_pct=0.2, restart_sd_pct=0.1))
+    forms = tuple(map(parse_form, names))
+    experiment = Experiment(0, scenario, 4, forms, draw(1, 0, PLAIN).figures, 20, captures=True)
+    cards = (0, 1, 2, 3)
+    found = truth_of(experiment, cards)
+    best, other = sorted(names, key=found.full_s.__getitem__)
+    gates = [said("G3", other), said("G4", best), said("G5", best)]
+    projections = [projected(fix, best, other, reverses=False) for fix in Fix]
+    theory = judge_theory(SimpleNamespace(gates=gates, projections=projections), experiment, cards, found)
+    assert theory.failures == 3
+    assert [text.split()[0] for text in theory.false_failures] == ["G3", "G4", "G5"]
+    assert theory.projections == 3, "no host can be given less computing"
+    assert len(theory.contradicted) == 3, "the best form with anything fixed is ahead"
+    held = [projected(fix, best, other, reverses=True) for fix in Fix]
+    assert not judge_theory(SimpleNamespace(gates=(), projections=held), experiment, cards, found).contradicted
