@@ -48,6 +48,7 @@ rule cells:
     input:
         sessions=needs(FILES.sessions, "contract"),
         requests=needs(FILES.requests, "contract"),
+        attributions=needs(FILES.attributions, "contract"),
         contract=f"{RESULTS}/{{contract}}/contract.json",
         config=CONFIG,
         plan=PLAN,
@@ -60,6 +61,7 @@ rule cells:
     params:
         forms=lambda wildcards: RUN.forms_of(wildcards.contract),
         limits=parameters.verdict_limits(SETTINGS),
+        figures=parameters.model_figures(SETTINGS),
     message:
         "Medians and dispersion of {wildcards.contract}"
     shell:
@@ -72,6 +74,7 @@ rule contract_verdict:
         cells=f"{RESULTS}/{{contract}}/cells.csv",
         sessions=needs(FILES.sessions, "contract"),
         requests=needs(FILES.requests, "contract"),
+        attributions=needs(FILES.attributions, "contract"),
         contract=f"{RESULTS}/{{contract}}/contract.json",
         config=CONFIG,
         plan=PLAN,
@@ -83,6 +86,7 @@ rule contract_verdict:
         "../envs/anchormatrix.yaml"
     params:
         limits=parameters.verdict_limits(SETTINGS),
+        figures=parameters.model_figures(SETTINGS),
     message:
         "May the few-step ranking of {wildcards.contract} be used?"
     shell:

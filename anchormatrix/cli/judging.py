@@ -8,7 +8,8 @@ from pathlib import Path
 
 from anchormatrix.cli.plan import add_plan
 from anchormatrix.config.merge import load_settings
-from anchormatrix.decide.left_behind import planned_sessions
+from anchormatrix.decide.effects.features import effects, without_dead
+from anchormatrix.decide.left_behind import planned_sessions, read_attributions
 from anchormatrix.planning.run_plan import required_run_plan
 from anchormatrix.records.contract import Contract, StoredContract
 from anchormatrix.records.settings.whole import Settings
@@ -18,7 +19,7 @@ from anchormatrix.store.sessions import TimedSession, read_session
 
 @dataclass(frozen=True)
 class ToJudge:
-    """What a command was given: the configuration, a contract, its planned forms and its sessions."""
+    """What a command was given: the configuration, a contract, its planned forms and its sessions as they count."""
 
     settings: Settings
     contract: Contract
@@ -46,5 +47,7 @@ def read_to_judge(args: argparse.Namespace) -> ToJudge:
     contract = read_record(args.contract, StoredContract)
     planned = required_run_plan(args.plan, args.contract.resolve().parent.parent).of(contract.id)
     paths = args.sessions or planned_sessions(args.contract.parent, planned)
-    sessions = tuple(read_session(path, contract.id) for path in paths)
-    return ToJudge(load_settings(args.config), contract, planned.forms, sessions)
+    settings, sessions = load_settings(args.config), [read_session(path, contract.id) for path in paths]
+    attributions = read_attributions(args.contract.parent, planned.forms)
+    proved = effects((timed.session for timed in sessions), attributions, settings.model)
+    return ToJudge(settings, contract, planned.forms, without_dead(sessions, proved))

@@ -89,6 +89,7 @@ def judge_contract(stored: Stored) -> Gates:
         unexplained=open_differences,
         projections=projections,
         decision=decision,
+        effects={item.form.name: item.effects for item in evidence if item.effects},
     )
 
 

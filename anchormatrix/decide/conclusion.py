@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from anchormatrix.decide.effects.features import feature_doubts, features_apart, unproven
 from anchormatrix.decide.evidence import FormEvidence
 from anchormatrix.decide.gates import GATES, UNKNOWN
 from anchormatrix.decide.group_state import UNKNOWN_GROUP, GroupState
@@ -21,6 +22,7 @@ from anchormatrix.records.decision import (
     SizeNote,
     Trigger,
 )
+from anchormatrix.records.form import parse_form
 from anchormatrix.records.gates import Gate, Projection, Unexplained
 from anchormatrix.records.settings.things import ModelSettings
 from anchormatrix.records.verdict import Verdict, VerdictStatus
@@ -28,10 +30,7 @@ from anchormatrix.records.verdict import Verdict, VerdictStatus
 
 @dataclass(frozen=True)
 class DecisionInputs:
-    """What one size is concluded from.
-
-    ``left_behind`` are forms measured under the contract and taken out of the matrix since.
-    """
+    """What one size is concluded from. ``left_behind`` are forms measured and taken out of the matrix since."""
 
     size: int
     contract: str
@@ -71,11 +70,12 @@ def decide(inputs: DecisionInputs) -> SizeDecision:
     if winner is None:
         return _without_winner(inputs, tied)
     runner, margin = _runner_up(inputs, winner)
-    reversal = _reversal(inputs, winner)
+    reversal = tuple(item.text for item in inputs.projections if item.against == winner and item.threshold is not None)
     unknowns = _unknowns(inputs)
     conditions = (*_outside(inputs), *_conditions(inputs, winner, runner), *_links(inputs))
     by = f" by {margin:.1f} % over {runner}" if runner and margin is not None else ", the only form measured"
-    sentence = f"On {inputs.size} cards {winner} wins{by} at the anchor tier"
+    apart = features_apart(parse_form(winner), parse_form(runner)) if runner else ""
+    sentence = f"On {inputs.size} cards {winner} wins{by} at the anchor tier{apart}"
     sentence += f"; {conditions[0][0].lower() + conditions[0][1:]}" if conditions else "."
     sentence += f" Unknown: {unknowns[0]}" if unknowns else ""
     sentence += _reverses(inputs, winner)
@@ -219,7 +219,8 @@ def _grouped_query(inputs: DecisionInputs, winner: str, runner: str) -> list[str
 
 
 def _unknowns(inputs: DecisionInputs) -> tuple[str, ...]:
-    found = [*inputs.group.doubts, *(item.text for item in inputs.unexplained)]
+    found = [*feature_doubts(inputs.verdict.winner, {form.form.name: form.effects for form in inputs.evidence})]
+    found += [*inputs.group.doubts, *(item.text for item in inputs.unexplained)]
     found += [f"{name} was not measured further: {reason}." for name, reason in inputs.skipped.items()]
     open_gates: dict[str, list[str]] = {}
     for gate in inputs.gates:
@@ -242,18 +243,15 @@ def _reverses(inputs: DecisionInputs, winner: str) -> str:
     )
 
 
-def _reversal(inputs: DecisionInputs, winner: str) -> tuple[str, ...]:
-    return tuple(item.text for item in inputs.projections if item.against == winner and item.threshold is not None)
-
-
 def _confidence(inputs: DecisionInputs, margin: float | None) -> Confidence:
     """``high``: two or more windows, complete, margin at least twice the noise floor, cards known to be as fast as they
-    should be; ``low``: one window or drift."""
+    should be; ``low``: one window or drift, or a feature of the winner without proof."""
     windows = {window for form in inputs.evidence for window in form.windows}
     verdict = inputs.verdict
     if len(windows) < inputs.windows or verdict.status is VerdictStatus.INCOMPLETE:
         return Confidence.LOW
-    if any(drift.exceeds for drift in verdict.window_drift):
+    unproved = any(unproven(form.effects) for form in inputs.evidence if form.form.name == verdict.winner)
+    if unproved or any(drift.exceeds for drift in verdict.window_drift):
         return Confidence.LOW
     floor = max([1.0, *(form.dispersion_pct or 0.0 for form in inputs.evidence if form.usable)])
     clear = margin is None or margin >= 2 * floor

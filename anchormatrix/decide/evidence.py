@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from anchormatrix.decide.captured import StepParts, capture_inflation, family_times, step_parts
+from anchormatrix.decide.effects.features import dead, effects, voided
 from anchormatrix.records.attribution import Attribution, Family
 from anchormatrix.records.cells import ALL, Cell
 from anchormatrix.records.form import Form, parse_form
+from anchormatrix.records.gates import FeatureEffect
 from anchormatrix.records.session import Session, SessionStatus
 from anchormatrix.records.settings.things import ModelSettings
 from anchormatrix.records.settings.values import ANCHOR, FEW
@@ -23,6 +25,7 @@ class FormEvidence:
     cell may not be ranked. ``windows`` maps a window to the anchor step measured in it. ``usable``: the anchor cell may
     be ranked; ``few_doubt``: why the few-step cell may not be read. Gates, projections and scaling read ``ranked_s``
     and ``captured``, None where the evidence may not be read, and triggers what no ``…_doubt`` speaks against.
+    ``effects`` are those of its launch features; a dead one makes its status void.
     """
 
     form: Form
@@ -37,6 +40,7 @@ class FormEvidence:
     parts: StepParts | None = None
     families: tuple[Family, ...] = ()
     source: str = ""
+    effects: tuple[FeatureEffect, ...] = ()
 
     @property
     def ranked_s(self) -> float | None:
@@ -122,15 +126,20 @@ def gather(
     many chunks the masking of a form could have.
     """
     names = list(dict.fromkeys([*(form.name for form in forms), *(session.form for session in sessions)]))
-    found = attributions or {}
+    proved = effects(sessions, attributions or {}, model)
+    counted = [voided(session, proved) for session in sessions]
+    found = {name: one for name, one in (attributions or {}).items() if not dead(proved.get(name, ()))}
     inflation = capture_inflation(found.values())
     return tuple(
-        _one(
-            name,
-            sessions,
-            cells,
-            step_parts(found.get(name), parse_form(name), model, inflation=inflation),
-            family_times(found.get(name)),
+        replace(
+            _one(
+                name,
+                counted,
+                cells,
+                step_parts(found.get(name), parse_form(name), model, inflation=inflation),
+                family_times(found.get(name)),
+            ),
+            effects=proved.get(name, ()),
         )
         for name in names
     )

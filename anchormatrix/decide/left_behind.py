@@ -6,18 +6,21 @@ it was not asked for, but one that was faster than the winner is named.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from anchormatrix.decide.cells import build_cells
+from anchormatrix.decide.effects.features import effects, without_dead
 from anchormatrix.decide.evidence import FormEvidence
 from anchormatrix.errors import ConfigError, InputError
+from anchormatrix.records.attribution import Attribution
 from anchormatrix.records.cells import ALL
 from anchormatrix.records.form import Form, parse_form
 from anchormatrix.records.plan import ContractPlan
 from anchormatrix.records.session import SessionStatus
 from anchormatrix.records.settings.values import ANCHOR
 from anchormatrix.records.settings.whole import Settings
+from anchormatrix.store.codec import read_record
 from anchormatrix.store.sessions import TimedSession, read_session
 
 
@@ -31,6 +34,12 @@ def planned_sessions(folder: Path, planned: ContractPlan) -> list[Path]:
     return [path for path in wanted if path.exists()]
 
 
+def read_attributions(folder: Path, forms: Iterable[str]) -> dict[str, Attribution]:
+    """The attributions that a contract's folder holds of some forms."""
+    analysed = {name: path for name in forms if (path := folder / name / "attribution.json").exists()}
+    return {name: read_record(path, Attribution) for name, path in analysed.items()}
+
+
 def left_behind(folder: Path, contract: str, forms: Collection[str], settings: Settings) -> tuple[FormEvidence, ...]:
     """The forms with an anchor step under a contract that are not in the matrix any more.
 
@@ -40,7 +49,9 @@ def left_behind(folder: Path, contract: str, forms: Collection[str], settings: S
     found = []
     for form in _other_forms(folder, forms):
         sessions = _readable(sorted((folder / form.name).glob("w*/session.json")), contract)
-        cells = build_cells(sessions, repeats=settings.matrix.repeats, dispersion_pct=settings.verdict.dispersion_pct)
+        proved = effects((timed.session for timed in sessions), _attributed(folder, form), settings.model)
+        counted = without_dead(sessions, proved)
+        cells = build_cells(counted, repeats=settings.matrix.repeats, dispersion_pct=settings.verdict.dispersion_pct)
         for cell in cells:
             if (cell.form, cell.tier, cell.window) == (form.name, ANCHOR, ALL):
                 found.append(
@@ -66,6 +77,13 @@ def _other_forms(folder: Path, forms: Collection[str]) -> list[Form]:
         if form.name not in forms:
             found.append(form)
     return found
+
+
+def _attributed(folder: Path, form: Form) -> dict[str, Attribution]:
+    try:
+        return read_attributions(folder, [form.name])
+    except InputError:
+        return {}
 
 
 def _readable(paths: Sequence[Path], contract: str) -> list[TimedSession]:

@@ -12,10 +12,9 @@ import msgspec
 from anchormatrix.decide.assemble import Stored
 from anchormatrix.decide.cells import read_cells
 from anchormatrix.decide.group_state import group_state
-from anchormatrix.decide.left_behind import left_behind, planned_sessions
+from anchormatrix.decide.left_behind import left_behind, planned_sessions, read_attributions
 from anchormatrix.measure.bandwidth.curve import Curves
 from anchormatrix.planning.configured import memory_limits
-from anchormatrix.records.attribution import Attribution
 from anchormatrix.records.bandwidth import SizeSweep
 from anchormatrix.records.contract import Contract, canonical_values
 from anchormatrix.records.form import parse_form
@@ -36,8 +35,6 @@ def read_stored(results: Path, contract: Contract, planned: ContractPlan, settin
     """
     folder, names = results / contract.id, planned.forms
     sessions = [read_record(path, Session) for path in planned_sessions(folder, planned)]
-    analysed = {name: path for name in names if (path := folder / name / "attribution.json").exists()}
-    attributions = {name: read_record(path, Attribution) for name, path in analysed.items()}
     return Stored(
         contract=contract,
         forms=tuple(map(parse_form, names)),
@@ -47,7 +44,7 @@ def read_stored(results: Path, contract: Contract, planned: ContractPlan, settin
         model=settings.model,
         memory=None if planned.card_gb is None else memory_limits(settings, planned.card_gb),
         sweep=read_sweep(results / "bandwidth" / f"{contract.id}.json"),
-        attributions=attributions,
+        attributions=read_attributions(folder, names),
         skipped=_skipped(sessions, settings.matrix.windows),
         windows=settings.matrix.windows,
         noise_floor_pct=settings.verdict.noise_floor_pct,

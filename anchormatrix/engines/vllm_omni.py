@@ -46,8 +46,8 @@ class VllmOmni:
             return "all-gather-KV and ring attention cannot be combined"
         if self._heads % form.tp or (self._heads // form.tp) % form.usp:
             return f"{self._heads} heads cannot be split over tensor {form.tp} × Ulysses {form.usp}"
-        if form.offload == "distributed-layerwise-offload" and form.cards == 1:
-            return "distributed layerwise offload needs more than one card"
+        if form.offload == "distributed-layerwise-offload" and form.sequence_degree == 1:
+            return "distributed layerwise offload shares weights over the sequence group, and the form has none"
         if form.mask_chunks > 1 and not self._has_mask_switch():
             return (
                 f"vllm-omni has no switch for communication masking; name the plug-in's switch with {_MASK_PLACE} in "

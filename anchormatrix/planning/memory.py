@@ -100,8 +100,12 @@ def buffers_gb(form: Form, model: ModelSettings) -> float:
 
 
 def offload_axis(form: Form) -> str:
-    """The degree over which distributed layerwise offload shares one copy: its ranks would else repeat the weights."""
-    return next((name for name in ("ag", "usp", "ring", "cfg") if form.degrees[name] > 1), "")
+    """The degree over which distributed layerwise offload shares one copy; empty where it would be the plain kind.
+
+    Only ranks of the sequence share: vllm-omni 0.30.0 derives the group from the sequence degree alone
+    (``diffusion/offloader/base.py:160``).
+    """
+    return next((name for name in ("ag", "usp", "ring") if form.degrees[name] > 1), "")
 
 
 def why_not(memory: Memory, limits: MemoryLimits) -> str | None:
@@ -147,6 +151,8 @@ def _unlock(form: Form, model: ModelSettings, limits: MemoryLimits) -> Memory | 
         return []
     tried: list[str] = []
     for offload in (name for name in limits.offload_order if name in OFFLOADS):
+        if offload == "distributed-layerwise-offload" and not offload_axis(form):
+            continue
         memory = memory_of(replace(form, offload=offload), model)
         if why_not(memory, limits) is None:
             return memory

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 
+import msgspec
+
 from anchormatrix.records.base import FileRecord, Record
 from anchormatrix.records.decision import SizeDecision
 
@@ -133,8 +135,32 @@ class Projection(Record, frozen=True, kw_only=True):
         return f"with the same for {self.against} the order {'reverses' if self.both_reverse else 'stays'}"
 
 
+class EffectStatus(enum.StrEnum):
+    """A ``void`` feature was seen not to work; of an ``unproven`` one no evidence is at hand."""
+
+    PROVEN = "proven"
+    UNPROVEN = "unproven"
+    VOID = "void"
+
+
+class FeatureEffect(Record, frozen=True):
+    """One launch feature, as its form's name says it, and the evidence in words with the counts."""
+
+    feature: str
+    status: EffectStatus
+    text: str
+
+    @property
+    def words(self) -> str:
+        """Feature and evidence."""
+        return f"{self.feature}: {self.text}"
+
+
 class Gates(FileRecord, frozen=True):
-    """The gates of a contract, as ``gates.json`` holds them: gates form by form, bytes, projections, the decision."""
+    """The gates of a contract, as ``gates.json`` holds them: gates form by form, bytes, projections, the decision.
+
+    ``effects`` are the launch features of each measured form that has any.
+    """
 
     contract: str
     size: int
@@ -143,3 +169,4 @@ class Gates(FileRecord, frozen=True):
     unexplained: tuple[Unexplained, ...]
     projections: tuple[Projection, ...]
     decision: SizeDecision
+    effects: dict[str, tuple[FeatureEffect, ...]] = msgspec.field(default_factory=dict)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from anchormatrix.decide.effects.features import without_dead
 from anchormatrix.errors import ConfigError
 from anchormatrix.records.attribution import Attribution
 from anchormatrix.records.bandwidth import SizeSweep
@@ -133,17 +134,19 @@ def _measured(source: Source, contract: ListedContract, wanted: _Wanted) -> mode
     names += [name for name in _form_folders(folder) if name not in names and (wanted.forms or not cells.value)]
     names = [name for name in names if wanted.form(name)]
     paths = [path for name in names for path in _session_files(folder / name) if wanted.session(path)]
+    gates = source.part(folder / "gates.json", Gates, "the gates were not evaluated for this contract")
+    sessions = [timed for path in paths if (timed := _session(source, path))]
     return model.Measured(
         contract=contract,
         smoke=source.part(folder / "smoke.json", Smoke, "the smoke has not run"),
         cells=cells,
         verdict=verdict,
-        sessions=tuple(timed for path in paths if (timed := _session(source, path))),
+        sessions=without_dead(sessions, gates.value.effects if gates.value else {}),
         attributions={
             form: source.part(folder / form / "attribution.json", Attribution, "no capture was analysed")
             for form in names
         },
-        gates=source.part(folder / "gates.json", Gates, "the gates were not evaluated for this contract"),
+        gates=gates,
         bandwidth=source.part(
             source.root / "bandwidth" / f"{contract.id}.json", SizeSweep, "no size sweep of this group was made"
         ),

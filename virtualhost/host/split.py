@@ -120,9 +120,9 @@ class Memory:
 
 
 def offload_axis(split: Split) -> str:
-    """Return the degree over which distributed layerwise offload shards the weights: a group whose ranks would else
-    hold the same weights. Empty when the form has none."""
-    return next((name for name in ("ag", "usp", "ring", "cfg") if getattr(split, name) > 1), "")
+    """Return the degree of the sequence over which distributed layerwise offload shards the weights. Empty when the
+    form has none: every rank then holds whole layers, as under the plain kind."""
+    return next((name for name in ("ag", "usp", "ring") if getattr(split, name) > 1), "")
 
 
 def memory(dit: DiT, split: Split) -> Memory:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from anchormatrix.records.gates import EffectStatus
 from anchormatrix.report.captured_steps import analysed, bounds, families
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.tables.session_words import capture_words
@@ -58,8 +59,12 @@ def collectives(measured: Measured) -> Table:
 
 
 def proofs(measured: Measured) -> Table:
-    """What the captures prove of each form's effect, and how they were taken."""
-    rows, bad = [], set()
+    """The effect of each form's launch features, what its capture proves of it, and how that was taken."""
+    rows: list[tuple[str, ...]] = []
+    bad: set[int] = set()
+    for form, effects in (measured.gates.value.effects if measured.gates.value else {}).items():
+        bad |= {len(rows) + i for i, effect in enumerate(effects) if effect.status is not EffectStatus.PROVEN}
+        rows.extend((form, effect.feature, effect.status, effect.text) for effect in effects)
     for form, attribution in analysed(measured).items():
         rows.append(
             (

@@ -17,7 +17,8 @@ def proof_words(session: Session) -> tuple[str, ...]:
         f"{key.removesuffix('_size').removesuffix('_degree')} {value}" for key, value in groups.items() if value != "1"
     ]
     seen = f"{proof.ranks_seen} of {proof.ranks_expected} ranks"
-    return (f"{seen}; groups {', '.join(split)}" if split else seen,)
+    peak = f"; {proof.peak_memory_mb:.0f} MiB at the peak" if proof.peak_memory_mb else ""
+    return ((f"{seen}; groups {', '.join(split)}" if split else seen) + peak,)
 
 
 def log_words(session: Session) -> str:

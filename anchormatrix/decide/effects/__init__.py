@@ -1,0 +1,1 @@
+"""Whether what a form's name promises was seen to happen."""

@@ -1,0 +1,110 @@
+"""Offload: did weights leave the card?
+
+Heard in this order: a log that refuses, or that names another kind; the device memory, against that of the same form
+without offload (as its server took it, else by the model's figures); in the capture, gathers of weights under the
+distributed kind, copies where the profiler lists them (Ascend's does not); last, the blocks that the log counts as
+hooked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from anchormatrix.decide.effects.witnesses import GATHERS, PROVEN, UNPROVEN, VOID, Said, Witnesses
+from anchormatrix.planning.memory import memory_of
+from anchormatrix.records.form import Form
+from anchormatrix.records.session import OffloadSeen, Proof
+from anchormatrix.records.settings.things import ModelSettings
+
+_TELLING = 0.05  # an offload that saves a smaller share of the memory does not show in a reading
+_SHARED = "distributed-layerwise-offload"
+
+
+def offload(form: Form, proof: Proof | None, known: Witnesses) -> Said:
+    """Whether the weights of one session of the form were offloaded as its name says."""
+    seen = proof.offload if proof else None
+    if otherwise := _logged_otherwise(form, seen):
+        return VOID, otherwise
+    for said in (
+        _by_memory(form, proof.peak_memory_mb if proof else None, known),
+        _by_capture(form, known),
+        _by_log(form, seen, known.model),
+    ):
+        if said is not None:
+            return said
+    return UNPROVEN, "neither device memory nor a capture nor a count of hooked blocks tells that weights left the card"
+
+
+def _logged_otherwise(form: Form, seen: OffloadSeen | None) -> str:
+    """What the log says against the offload asked for."""
+    if seen is None:
+        return ""
+    if not seen.kind:
+        return f"the log says: {seen.refusal}" if seen.refusal else ""
+    if seen.kind != form.offload:
+        return f"the log says that {seen.kind} is enabled"
+    if form.offload == _SHARED and seen.group == 1:
+        return "no ranks share the weights: each streams whole layers, as under plain layerwise offload"
+    return ""
+
+
+def _by_memory(form: Form, peak_mb: float | None, known: Witnesses) -> Said | None:
+    """Peak memory nearer to what the form needs with offload than without; the first rank's."""
+    if peak_mb is None or known.model is None:
+        return None
+    plain = replace(form, offload="")
+    needs = memory_of(plain, known.model)
+    saved = needs.total_gb - memory_of(form, known.model).total_gb
+    if saved < _TELLING * needs.total_gb:
+        return None
+    read = [proof.peak_memory_mb for proof in known.proofs.get(plain.name, ()) if proof.peak_memory_mb]
+    peak, without, source = _gb(peak_mb), needs.total_gb, "by the model's figures"
+    if read:
+        without, source = _gb(max(read)), f"as {plain.name} took"
+    elif not known.model.activation_gb:  # the figures are not whole: only weights that do not fit in prove anything
+        if peak >= needs.weights_gb:
+            return None
+        return PROVEN, f"{peak:.1f} GB of the card at the peak, less than its weights of {needs.weights_gb:.1f} GB"
+    text = f"{peak:.1f} GB of the card at the peak; {without:.1f} GB without offload {source}, it saves {saved:.1f} GB"
+    return (PROVEN if peak < without - saved / 2 else VOID), text
+
+
+def _gb(mebibytes: float) -> float:
+    return mebibytes * 2**20 / 1e9
+
+
+def _by_capture(form: Form, known: Witnesses) -> Said | None:
+    """One gather or copy for each layer, but for one that may stay."""
+    if known.model is None or form.offload == "cpu-offload":
+        return None
+    layers = known.model.layers // form.pp
+    if form.offload == _SHARED:
+        return _by_gathers(form, layers, known)
+    copies = known.copies(form.name)
+    if copies is None:
+        return None
+    aside, listed = copies
+    text = f"{listed:g} copies per step for {layers} layers"
+    if aside >= layers - 1:
+        return PROVEN, text
+    return (VOID, text) if 0 < listed < layers - 1 else None
+
+
+def _by_gathers(form: Form, layers: int, known: Witnesses) -> Said | None:
+    plain = replace(form, offload="")
+    seen, counted = known.calls(form.name, GATHERS), known.calls(plain.name, GATHERS)
+    without = known.figured(plain, "all_gather") if counted is None else counted
+    if seen is None or without is None:
+        return None
+    text = f"{seen:g} gathers per step, {without:g} without offload"
+    if seen - without >= layers - 1:
+        return PROVEN, text
+    return (VOID, text) if counted is not None or not without else None
+
+
+def _by_log(form: Form, seen: OffloadSeen | None, model: ModelSettings | None) -> Said | None:
+    if seen is None or model is None or not seen.blocks or seen.ranks != form.cards:
+        return None
+    if seen.blocks % (model.layers // form.pp):
+        return None
+    return PROVEN, f"by the log alone: {seen.blocks} blocks are hooked on each of {seen.ranks} ranks"
