@@ -116,7 +116,7 @@ def test_a_container_gets_the_environment_as_arguments(settings: Settings) -> No
         ("tp1-usp1-ring2-ag2", "cannot be combined"),
         ("tp3-usp1", "40 heads cannot be split"),
         ("tp8-usp8", "40 heads cannot be split"),
-        ("tp1-usp1+distributed-layerwise-offload", "more than one card"),
+        ("tp1-usp1+distributed-layerwise-offload", "sequence group"),
     ],
 )
 def test_what_the_engine_refuses_is_said_before_the_start(settings: Settings, form: str, reason: str) -> None:
