@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from anchormatrix.config.merge import DEFAULT_FILE, load_settings
 from anchormatrix.decide.adaptive_judging import to_judge
 from anchormatrix.decide.assemble import Stored, judge_contract
+from anchormatrix.decide.effects.features import effects, without_dead
 from anchormatrix.decide.verdict import judge
 from anchormatrix.planning import adaptive
 from anchormatrix.planning.configured import adaptive_limits, candidates_of, memory_limits
@@ -111,9 +112,15 @@ def _next(forms: tuple[str, ...], seen: Sequence[TimedSession], settings: Settin
 def conclude(
     starts: Starts, forms: tuple[str, ...], seen: Sequence[TimedSession], settings: Settings
 ) -> tuple[Verdict, Gates]:
-    """Cells, verdict, gates and decision of the sessions, as the rules' commands make them."""
-    contract = starts.contract
-    judging = to_judge(seen, forms, settings)
+    """Cells, verdict, gates and decision of the sessions, as the rules' commands make them.
+
+    Masked forms are captured on every host, the others on some: without a capture no masking is proved.
+    """
+    contract, everything = starts.contract, starts.experiment.captures
+    told = [timed for timed in seen if everything or parse_form(timed.session.form).mask_chunks > 1]
+    captured: dict[str, Any] = {"attributions": attributions(starts, told, settings)}
+    proved = effects((timed.session for timed in seen), captured["attributions"], settings.model)
+    judging = to_judge(without_dead(seen, proved), forms, settings)
     verdict = judge(
         contract.id,
         contract.size,
@@ -125,9 +132,7 @@ def conclude(
     )
     limits = adaptive_limits(settings)
     left_out = adaptive.skipped(forms, seen, limits) if limits else ()
-    captured: dict[str, Any] = {}
-    if starts.experiment.captures:
-        captured["attributions"] = attributions(starts, seen, settings)
+    if everything:
         captured["sweep"] = sweep(starts, forms, settings)
     gates = judge_contract(
         Stored(

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from msgspec.structs import replace
+
 from anchormatrix.engines.serving import Response
 from anchormatrix.engines.vllm_omni import expected_groups
 from anchormatrix.measure.live_cards import tenants, unfit
@@ -139,13 +141,14 @@ class _Start:
         if sick := unfit(self.contract.cards, after):
             return self._ended(SessionStatus.VOID, sick[0], served)
         log = parse_serve_log(self._began_text + "".join(answer.text for answer in self.answers[:served]))
-        proof = prove(log, expected_groups(parse_form(self.form)))
+        proof = prove(log, expected_groups(parse_form(self.form)), [self.server.memory_mb()])
         if not proof.ok:
             return self._ended(SessionStatus.VOID, f"the form did not take effect: {proof.failures[0]}", served)
         rows = records_of(aligned(talk.sent, log.requests))
         values = self._session(SessionStatus.MEASURED, talk.why, rows).values_s
         timed = self._session(SessionStatus.MEASURED, talk.why, rows, talk.ramp(values.get("few", ())))
-        return Measured(timed, self._seconds(served))
+        proved = TimedSession(replace(timed.session, proof=proof), timed.requests)
+        return Measured(proved, self._seconds(served))
 
     def _state_after(self, served: int) -> HostState:
         with self.state.edit() as record:
