@@ -31,6 +31,7 @@ rule gates:
         f"{RESULTS}/{{contract}}/cells.csv",
         f"{RESULTS}/{{contract}}/verdict.json",
         f"{RESULTS}/{{contract}}/smoke.json",
+        smaller=needs(FILES.of_smaller, "contract"),
         contract=f"{RESULTS}/{{contract}}/contract.json",
         config=CONFIG,
         plan=PLAN,
@@ -42,11 +43,14 @@ rule gates:
         "../envs/anchormatrix.yaml"
     params:
         figures=parameters.model_figures(SETTINGS),
+        smaller=lambda wildcards, input: [
+            name for name in input.smaller if name.endswith("/contract.json")
+        ],
     message:
         "Evaluating the seven gates of {wildcards.contract}"
     shell:
         "python scripts/rules/evaluate_gates.py --config {input.config:q} --plan {input.plan:q} --contract {input.contract:q}"
-        " --out {output:q} > {log:q} 2>&1"
+        " --smaller {params.smaller:q} --out {output:q} > {log:q} 2>&1"
 
 
 rule decision:

@@ -11,6 +11,7 @@ from anchormatrix.decide.evidence import FormEvidence, gather, least_computing
 from anchormatrix.decide.gates import GateInputs, bandwidths, evaluate, unexplained
 from anchormatrix.decide.group_state import UNKNOWN_GROUP, GroupState
 from anchormatrix.decide.projection import Side, all_projections
+from anchormatrix.decide.scaling import Measured, scaling_words
 from anchormatrix.measure.bandwidth.curve import Curves
 from anchormatrix.planning.memory import MemoryLimits, memory_of, why_not
 from anchormatrix.records.attribution import Attribution
@@ -48,8 +49,9 @@ class Stored:
     group: GroupState = UNKNOWN_GROUP
 
 
-def judge_contract(stored: Stored) -> Gates:
-    """Evaluate every gate and conclude. Pure: everything it says comes from ``stored``."""
+def judge_contract(stored: Stored, smaller: Sequence[Measured] = ()) -> Gates:
+    """Evaluate every gate and conclude. Pure: everything it says comes from ``stored``, but how the forms scale, which
+    comes from the contracts of fewer cards."""
     evidence = gather(stored.forms, stored.sessions, stored.cells, stored.attributions, stored.model)
     bounds = _bounds(stored, evidence)
     compared = bandwidths(evidence, bounds)
@@ -60,6 +62,7 @@ def judge_contract(stored: Stored) -> Gates:
             evidence=evidence,
             memory=_memory(stored, evidence),
             bounds=bounds,
+            scaling=scaling_words(Measured(stored.contract, evidence), smaller),
             projections=projections,
             noise_floor_pct=stored.noise_floor_pct,
             windows=stored.windows,
@@ -123,7 +126,8 @@ def _projections(
     """Every slower form projected against the winner, and both with the same fix."""
     ratios: dict[str, dict[tuple[str, str], float]] = {}
     for row in compared:
-        ratios.setdefault(row.form, {})[row.family, row.communicator] = row.isolated_over_implied
+        differs = row in unexplained(compared)  # below that the two agree, and there is nothing to win
+        ratios.setdefault(row.form, {})[row.family, row.communicator] = row.isolated_over_implied if differs else 1.0
     sides = {
         (name := item.form.name): Side(item, ratios.get(name, {}), _halved(bounds.get(name), stored.sweep))
         for item in evidence

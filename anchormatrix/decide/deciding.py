@@ -13,7 +13,7 @@ from anchormatrix.decide.assemble import judge_contract
 from anchormatrix.decide.conclusion import overall
 from anchormatrix.decide.evidence import FormEvidence, gather
 from anchormatrix.decide.reverify import TriggerLimits, append_bases, read_bases, reverify
-from anchormatrix.decide.scaling import incomparable, scaling
+from anchormatrix.decide.scaling import Measured, incomparable, scaling
 from anchormatrix.decide.stored import (
     fixed_costs,
     read_stored,
@@ -70,7 +70,7 @@ def conclude(
             statement
             for a, b in combinations(sorted(found, key=lambda item: item.contract.size), 2)
             if a.contract.size < b.contract.size
-            for statement in scaling((a.contract, a.evidence), (b.contract, b.evidence))
+            for statement in scaling(Measured(a.contract, a.evidence), Measured(b.contract, b.evidence))
         ],
         skipped=[
             SizeNote(size=item.contract.size, text=f"{item.contract.size} cards, {text}")

@@ -37,13 +37,14 @@ _CLOSURE = 1.02  # a measured step may undercut a lower bound by the noise of bo
 class GateInputs:
     """What the gates of one contract are evaluated from.
 
-    ``memory`` maps a form's name to (GB needed, GB usable, words); ``bounds`` to its byte bound; ``margin_floor_pct``
-    maps a pair-independent noise floor.
+    ``memory`` maps a form's name to (GB needed, GB usable, words); ``bounds`` to its byte bound, ``scaling`` to how it
+    scales from fewer cards, in words.
     """
 
     evidence: Sequence[FormEvidence]
     memory: Mapping[str, tuple[float, float, str]] = field(default_factory=dict)
     bounds: Mapping[str, ByteBound] = field(default_factory=dict)
+    scaling: Mapping[str, str] = field(default_factory=dict)
     projections: Sequence[Projection] = ()
     noise_floor_pct: float = 1.0
     windows: int = 2
@@ -165,6 +166,10 @@ def _masking(form: FormEvidence, inputs: GateInputs) -> Gate:
     if parts is None or parts.mask_doubt or form.ranked_s is None:
         doubt = form.capture_doubt or form.rank_doubt or (parts.mask_doubt if parts else "")
         return _result("G5", form, UNKNOWN, None, "ms/step", source, doubt)
+    if form.form.usp * form.form.ag == 1:
+        return _result(
+            "G5", form, PASSED, parts.exposed_ms, "ms/step", source, "nothing that chunks of heads could hide"
+        )
     if parts.exposed_at_bound_ms is None:
         return _result("G5", form, UNKNOWN, None, "ms/step", source, "no masked family in its capture")
     reachable = form.ranked_s - (parts.exposed_ms - parts.exposed_at_bound_ms) / 1e3
@@ -179,25 +184,31 @@ def _masking(form: FormEvidence, inputs: GateInputs) -> Gate:
 
 
 def _ab(form: FormEvidence, inputs: GateInputs) -> Gate:
+    """The same-window A/B ranks; scaling from fewer cards stands beside it, because the topology changed too."""
     best, step = inputs.best, form.ranked_s
     source = "cells.csv, anchor tier"
     if best is None or step is None:
         return _result("G6", form, UNKNOWN, form.step_anchor_s, "s/step", source, form.rank_doubt)
-    shared = sorted(set(form.windows) & set(best.windows))
+    status, text = _in_the_same_windows(form, best, inputs)
+    if words := inputs.scaling.get(form.form.name):
+        source, text = f"{source}, also of fewer cards", f"{text}; {words}"
+    return _result("G6", form, status, step, "s/step", source, text)
+
+
+def _in_the_same_windows(form: FormEvidence, best: FormEvidence, inputs: GateInputs) -> tuple[GateStatus, str]:
     if form.form == best.form:
-        status = PASSED if len(form.windows) >= inputs.windows else UNKNOWN
         count = len(form.windows)
-        text = f"fastest in {count} window{'' if count == 1 else 's'}"
-        return _result("G6", form, status, step, "s/step", source, text)
+        status = PASSED if count >= inputs.windows else UNKNOWN
+        return status, f"fastest in {count} window{'' if count == 1 else 's'}"
+    shared = sorted(set(form.windows) & set(best.windows))
     if not shared:
-        return _result("G6", form, UNKNOWN, step, "s/step", source, f"no window shared with {best.form.name}")
-    floor = max(inputs.noise_floor_pct, form.dispersion_pct or 0.0, best.dispersion_pct or 0.0)
+        return UNKNOWN, f"no window shared with {best.form.name}"
+    floor = form.noise_floor_pct(best, inputs.noise_floor_pct)
     behind = [100 * (form.windows[window] / best.windows[window] - 1) for window in shared]
     text = f"{', '.join(f'{value:+.1f} %' for value in behind)} against {best.form.name} in the same windows"
     if all(value > floor for value in behind):
-        text += f", beyond the noise floor {floor:.1f} %"
-        return _result("G6", form, FAILED, step, "s/step", source, text)
-    return _result("G6", form, PASSED, step, "s/step", source, f"{text}, within the noise floor {floor:.1f} %")
+        return FAILED, f"{text}, beyond the noise floor {floor:.1f} %"
+    return PASSED, f"{text}, within the noise floor {floor:.1f} %"
 
 
 def _projected(form: FormEvidence, inputs: GateInputs) -> Gate:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from anchormatrix.decide.evidence import FormEvidence
@@ -37,27 +39,47 @@ def gain(step_from_s: float, cards_from: int, step_to_s: float, cards_to: int) -
     return speedup, speedup / (cards_to / cards_from)
 
 
-def scaling(
-    small: tuple[Contract, Sequence[FormEvidence]], large: tuple[Contract, Sequence[FormEvidence]]
-) -> tuple[Scaling, ...]:
+@dataclass(frozen=True)
+class Measured:
+    """A contract and what was measured of its forms."""
+
+    contract: Contract
+    forms: Sequence[FormEvidence]
+
+
+def scaling(small: Measured, large: Measured) -> tuple[Scaling, ...]:
     """Every arm that was measured usably on both contracts; empty when their load or stack differ."""
-    (contract_a, forms_a), (contract_b, forms_b) = small, large
-    if incomparable(contract_a, contract_b):
+    if incomparable(small.contract, large.contract):
         return ()
     return tuple(
-        _statement(contract_a, a, contract_b, b)
-        for a in _measured(forms_a)
-        for b in _measured(forms_b)
+        _statement(small.contract, a, large.contract, b)
+        for a in _measured(small.forms)
+        for b in _measured(large.forms)
         if arm_of(a.form) == arm_of(b.form)
     )
 
 
+def scaling_words(large: Measured, smaller: Iterable[Measured]) -> dict[str, str]:
+    """How each form of a contract scales from fewer cards, in a clause, or why that cannot be said; nothing of an arm
+    that has no form there."""
+    told: dict[str, list[str]] = {}
+    for small in smaller:
+        found = {item.form_to: item.words for item in scaling(small, large)}
+        why = incomparable(small.contract, large.contract)
+        for form, other in product(_measured(large.forms), small.forms):
+            if arm_of(form.form) == arm_of(other.form):
+                doubt = f"not comparable: {why}" if why else other.rank_doubt
+                words = f"{other.form.name} on {small.contract.size} cards {doubt}"
+                told.setdefault(form.form.name, []).append(found.get(form.form.name, words))
+    return {name: "; ".join(words) for name, words in told.items()}
+
+
 def _measured(forms: Iterable[FormEvidence]) -> list[FormEvidence]:
-    return [form for form in forms if form.usable and form.step_anchor_s]
+    return [form for form in forms if form.ranked_s]
 
 
 def _statement(contract_a: Contract, a: FormEvidence, contract_b: Contract, b: FormEvidence) -> Scaling:
-    speedup, efficiency = gain(a.step_anchor_s or 0.0, contract_a.size, b.step_anchor_s or 1.0, contract_b.size)
+    speedup, efficiency = gain(a.ranked_s or 0.0, contract_a.size, b.ranked_s or 1.0, contract_b.size)
     text = (
         f"{arm_name(a.form)} from {contract_a.size} to {contract_b.size} cards: {speedup:.2f} times faster, "
         f"efficiency {100 * efficiency:.0f} %. "

@@ -11,14 +11,16 @@ import msgspec
 
 from anchormatrix.decide.assemble import Stored
 from anchormatrix.decide.cells import read_cells
+from anchormatrix.decide.evidence import gather
 from anchormatrix.decide.group_state import group_state
 from anchormatrix.decide.left_behind import left_behind, planned_sessions, read_attributions
+from anchormatrix.decide.scaling import Measured
 from anchormatrix.measure.bandwidth.curve import Curves
 from anchormatrix.planning.configured import memory_limits
 from anchormatrix.records.bandwidth import SizeSweep
 from anchormatrix.records.contract import Contract, canonical_values
 from anchormatrix.records.form import parse_form
-from anchormatrix.records.plan import ContractPlan
+from anchormatrix.records.plan import ContractPlan, RunPlan
 from anchormatrix.records.requests import Role
 from anchormatrix.records.session import Session, SessionStatus
 from anchormatrix.records.settings.whole import Settings
@@ -51,6 +53,13 @@ def read_stored(results: Path, contract: Contract, planned: ContractPlan, settin
         left_behind=left_behind(folder, contract.id, names, settings),
         group=group_state(results, contract),
     )
+
+
+def read_measured(results: Path, contract: Contract, plan: RunPlan, settings: Settings) -> Measured:
+    """What was measured of a contract's planned forms: cells and captures alone. Raises :class:`InputError`."""
+    folder, names = results / contract.id, plan.of(contract.id).forms
+    cells, attributions = read_cells(folder / "cells.csv"), read_attributions(folder, names)
+    return Measured(contract, gather(map(parse_form, names), (), cells, attributions, settings.model))
 
 
 def _skipped(sessions: Iterable[Session], windows: int) -> dict[str, str]:

@@ -21,6 +21,13 @@ class RunFiles:
         """A pattern with ``{contract}``, for every contract that is measured."""
         return [pattern.format(contract=contract) for contract in self._contracts()]
 
+    def of_smaller(self, contract: str) -> list[str]:
+        """The contracts of fewer cards, their cells and their captures: what the scaling of a contract is read from."""
+        size = self.run.plan.of(contract).size
+        smaller = [one for one in self._contracts() if self.run.plan.of(one).size < size]
+        files = [f"{self.run.results}/{one}/{name}" for one in smaller for name in ("contract.json", "cells.csv")]
+        return [*files, *(name for one in smaller for name in self.attributions(one))]
+
     def sessions(self, contract: str = "", name: str = "session.json") -> list[str]:
         """All sessions of one contract, or of every contract when none is named, in the order they run.
 

@@ -77,6 +77,15 @@ class Scaling(Record, frozen=True):
     links_from: str
     links_to: str
 
+    @property
+    def words(self) -> str:
+        """The statement in a clause, with what makes it comparable and what does not."""
+        links = self.links_to if self.links_from == self.links_to else f"{self.links_from}, then {self.links_to}"
+        return (
+            f"{self.speedup:.2f} times as fast as {self.form_from} on {self.cards_from} cards, efficiency "
+            f"{100 * self.efficiency:.0f} % (same arm {self.arm} and load; other cards, links {links})"
+        )
+
 
 class SizeNote(Record, frozen=True):
     """A sentence about one card count."""

@@ -278,6 +278,13 @@ def test_bandwidth_is_compared_only_at_equal_concurrency_and_kept_unexplained():
     assert bandwidths([noisy], {"tp1-usp2": bound}) == ()
 
 
+def test_a_form_without_heads_or_keys_to_exchange_has_nothing_to_mask():
+    assert statuses([FAST, SLOW], "G5") == {
+        "tp1-usp2": ("unknown", "no masked family in its capture"),
+        "tp2-usp1": ("passed", "nothing that chunks of heads could hide"),
+    }
+
+
 READ = {"parts": replace(PARTS, mask_bound=0.75, masked_ms=150, mask_chunks=4)}
 
 

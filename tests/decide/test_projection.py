@@ -9,8 +9,9 @@ from contracts import contract_on
 
 from anchormatrix.decide.captured import StepParts
 from anchormatrix.decide.evidence import FormEvidence
+from anchormatrix.decide.gates import GateInputs, evaluate
 from anchormatrix.decide.projection import Side, all_projections, project
-from anchormatrix.decide.scaling import incomparable, scaling
+from anchormatrix.decide.scaling import Measured, incomparable, scaling, scaling_words
 from anchormatrix.records.attribution import Family
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.gates import Fix
@@ -141,10 +142,19 @@ def contract(cards, links="UB", **workload):
     return contract_on(cards, row, workload=workload, tiers={"few": 4, "anchor": 10})
 
 
+EIGHT = Measured(
+    contract(range(8), "SYS"),
+    [
+        form("tp1-usp8", 0.625, StepParts(450, 150, 0, 20, exposed_share=0.24)),
+        form("tp2-usp4", 0.7),
+        form("tp8-usp1", 0.9),
+    ],
+)
+
+
 def test_scaling_compares_the_same_arm_and_says_that_the_topology_changed():
-    small = (contract(range(4)), [FAST, form("tp2-usp2", 1.2)])
-    large = (contract(range(8), "SYS"), [form("tp1-usp8", 0.625, StepParts(450, 150, 0, 20, exposed_share=0.24))])
-    (found,) = scaling(small, large)
+    small = Measured(contract(range(4)), [FAST, form("tp2-usp2", 1.2)])
+    found, _ = scaling(small, EIGHT)
     assert (found.arm, found.speedup, found.efficiency) == ("tp1-uspN", 1.6, 0.8)
     assert "Exposed communication: 8.0 % of the step, then 24.0 %, the first suspect." in found.text
     assert "The topology changes too: links UB against SYS." in found.text
@@ -153,4 +163,25 @@ def test_scaling_compares_the_same_arm_and_says_that_the_topology_changed():
 def test_another_load_or_stack_forbids_scaling_statements():
     a, b = contract(range(4), seed=1), contract(range(8), seed=2)
     assert incomparable(a, b) == "workload.seed differ"
-    assert scaling((a, [FAST]), (b, [form("tp1-usp8", 0.6)])) == ()
+    assert scaling(Measured(a, [FAST]), Measured(b, [form("tp1-usp8", 0.6)])) == ()
+
+
+def test_the_a_b_gate_says_how_its_form_scales_from_fewer_cards_and_what_is_comparable():
+    noisy = replace(form("tp2-usp2", 1.2), usable=False, reason="dispersion 33.0 % is above 3 %")
+    words = scaling_words(EIGHT, [Measured(contract(range(4)), [FAST, noisy])])
+    assert words == {
+        "tp1-usp8": "1.60 times as fast as tp1-usp4 on 4 cards, efficiency 80 % (same arm tp1-uspN and load; other "
+        "cards, links UB, then SYS)",
+        "tp2-usp4": "tp2-usp2 on 4 cards may not be ranked: dispersion 33.0 % is above 3 %",
+    }
+    other_load = Measured(contract(range(4), seed=2), [FAST])
+    assert scaling_words(EIGHT, [other_load]) == {
+        "tp1-usp8": "tp1-usp4 on 4 cards not comparable: workload.seed differ"
+    }
+    gates = evaluate(GateInputs(EIGHT.forms, scaling=words))
+    texts = {gate.form: (gate.status, gate.text, gate.source) for gate in gates if gate.gate == "G6"}
+    assert texts["tp1-usp8"] == (
+        "unknown",  # scaling ranks nothing: its windows are missing
+        f"fastest in 0 windows; {words['tp1-usp8']}",
+        "cells.csv, anchor tier, also of fewer cards",
+    )
