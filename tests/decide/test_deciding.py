@@ -67,6 +67,28 @@ def test_gates_and_decision_are_made_from_what_is_stored(results):
     assert not any(trigger["fired"] for trigger in decision["reverify_triggers"])
 
 
+def test_a_cell_that_may_not_be_read_fires_no_trigger(results):
+    """The step of a noisy form is 20 % slower at the anchor: that is unknown, and said so with the reason."""
+    folder = results / FOUR.id
+    values_s = {"few": (1.0, 1.002, 0.999), "anchor": (1.2, 1.0, 1.3)}
+    noisy = [timed_session("tp2-usp2", window, values_s, contract=FOUR.id) for window in (1, 2)]
+    sessions = [*(session("tp1-usp4", window, 1.0) for window in (1, 2)), *noisy]
+    for one in noisy:
+        store(folder, one)
+    write_cells(folder / "cells.csv", build_cells(sessions, repeats=3, dispersion_pct=3))
+    write_record(folder / "verdict.json", verdict_record(contract=FOUR.id, r={"tp1-usp4": 1.0, "tp2-usp2": 1.2}))
+    contract = folder / "contract.json"
+    done = command("scripts/rules/decide.py", "--config", CONFIG, "--results", results, "--contracts", contract)
+    assert done.returncode == 0, done.stderr
+    decision = json.loads((results / "matrix_report" / "decision.json").read_text())
+    (drift,) = (item for item in decision["reverify_triggers"] if item["trigger"] == "step time drift")
+    assert (drift["fired"], drift["text"].split("; not read: ")[0]) == (
+        False,
+        "4 cards: every step stays within 5 % between the tiers",
+    )
+    assert "; not read: tp2-usp2: may not be ranked: window 1: dispersion 25.0 % is above 3 %" in drift["text"]
+
+
 def test_a_form_of_an_earlier_configuration_takes_no_part_and_is_named_when_it_was_faster(results):
     folder = results / FOUR.id
     for window in (1, 2, 3):
