@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from campaigns import tables
+from campaigns.figure import draw_figure
 from campaigns.hardness import HARD, PLAIN, RANGES, SHARES, Hardness
 from campaigns.hosts import draw
 from campaigns.rulings import RIGHT, HostResult
-from campaigns.scoring import PRODUCT, RULES, run_host
+from campaigns.scoring import CURVES, FAMILIES, PRODUCT, RULES, run_host
 
 from anchormatrix.cli.command import run
 from anchormatrix.store.files import write_json
@@ -37,7 +38,8 @@ def main() -> int:
     """Run the campaign; exit 0 whatever the figures are: they are for the reader to judge."""
     arguments = _arguments()
     hard = _hardness(arguments)
-    rules = tuple(arguments.rules or RULES)
+    shown = tuple(arguments.rules or RULES)
+    rules = tuple(dict.fromkeys((*shown, *CURVES))) if arguments.figure else shown
     work = partial(one_host, arguments.seed, hard, rules)
     numbers = range(arguments.first, arguments.first + arguments.hosts)
     if arguments.jobs > 1:
@@ -47,17 +49,19 @@ def main() -> int:
         results = [work(number) for number in numbers]
     if arguments.list:
         _list(results)
-    own = tuple(rule for rule in rules if rule in PRODUCT)
+    own = tuple(rule for rule in shown if rule in PRODUCT)
     without = sum(not result.choice for result in results)
     print(
         f"{len(results)} hosts, seed {arguments.seed}; {without} of them leave nothing to choose and are not counted\n"
     )
     print(tables.rules_table(results, rules))
     print("\n" + tables.product_lines(results, own))
-    print("\n" + tables.margin_table(results, rules))
+    print("\n" + tables.margin_table(results, shown))
     for rule in own:
         print("\n" + tables.hardness_table(results, rule))
     print(f"\n{sum(result.seconds for result in results):.0f} s of processor time")
+    if arguments.figure:
+        draw_figure(arguments.figure, results, FAMILIES, own)
     if arguments.json:
         hosts = [asdict(result) for result in results]
         write_json(arguments.json, {"seed": arguments.seed, "hardness": asdict(hard), "hosts": hosts})
@@ -67,8 +71,8 @@ def main() -> int:
 def _list(results: list[HostResult]) -> None:
     """Print every host that the product did not decide rightly."""
     for result in results:
-        for rule in PRODUCT:
-            kind = result.judgements.get(rule, RIGHT)
+        for rule in (rule for rule in PRODUCT if rule in result.judgements):
+            kind = result.judgements[rule]
             if result.choice and (kind != RIGHT or result.false_extrapolates[rule]):
                 false = ", false extrapolates" if result.false_extrapolates[rule] else ""
                 print(
@@ -93,9 +97,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="campaign seed; other seeds are other hosts (default 1)")
     parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes (default 1)")
     parser.add_argument("--first", type=int, default=0, metavar="K", help="number of the first host (default 0)")
-    parser.add_argument("--rules", nargs="+", choices=RULES, metavar="RULE", help="only these of: " + ", ".join(RULES))
+    known = tuple(dict.fromkeys((*RULES, *CURVES)))
+    parser.add_argument("--rules", nargs="+", choices=known, metavar="RULE", help="only these of: " + "; ".join(known))
     parser.add_argument("--list", action="store_true", help="also print every host that was not decided rightly")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every host's result to FILE")
+    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw wrong against decided and card time to FILE")
     hard = parser.add_argument_group("hardness")
     hard.add_argument("--plain", action="store_true", help="only forms, margins and deviations; others as given")
     for name in RANGES:

@@ -12,8 +12,8 @@ off at ``CAP`` starts of a form, where they decline: their guarantee speaks of a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from itertools import combinations
 from statistics import fmean, variance
 
@@ -182,3 +182,33 @@ def pooled_sequential(starts: Starts, *, error: float = 0.005, first: int = 2) -
 def always_decline(starts: Starts) -> Ruling:
     """Never measures, never errs."""
     return Replications(starts).ruling(None)
+
+
+# rules of one kind, which differ in how sure they want to be
+FAMILIES: Mapping[str, Mapping[str, Rule]] = {
+    "always decline": {"always decline": always_decline},
+    "lowest anchor mean": {
+        "lowest anchor mean": lowest_mean,
+        **{
+            f"lowest anchor mean, {floor:g} % floor": partial(lowest_mean, floor_pct=floor)
+            for floor in (0.5, 1.0, 2.0, 3.0, 4.0)
+        },
+    },
+    "lowest few mean": {
+        "lowest few mean": partial(lowest_mean, tier="few"),
+        **{
+            f"lowest few mean, {floor:g} % floor": partial(lowest_mean, tier="few", floor_pct=floor)
+            for floor in (1.0, 2.0, 4.0)
+        },
+    },
+    "Rinott": {f"Rinott {p:g}": partial(rinott, first=3, confidence=p) for p in (0.6, 0.8, 0.95, 0.995)},
+    "Kim-Nelson": {f"Kim-Nelson {p:g}": partial(kim_nelson, first=3, confidence=p) for p in (0.6, 0.8, 0.95, 0.995)},
+    "plain sequential": {
+        "plain sequential": pooled_sequential,
+        **{
+            f"plain sequential, error {error:g}": partial(pooled_sequential, error=error)
+            for error in (0.001, 0.02, 0.05, 0.2)
+        },
+    },
+}
+RULES: Mapping[str, Rule] = {name: rule for family in FAMILIES.values() for name, rule in family.items()}

@@ -5,11 +5,9 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 
 from anchormatrix.records.gates import Gates
 from campaigns import baselines, product
-from campaigns.baselines import Rule
 from campaigns.bench import choose_group
 from campaigns.hosts import Experiment
 from campaigns.noise import ANCHOR, FEW, RANGE_OF_THREE
@@ -20,18 +18,24 @@ from campaigns.truth import Truth, truth_on
 
 HISTORY_FREEDOM = 20
 PRODUCT = ("full design", "adaptive design")
-BASELINES: Mapping[str, Rule] = {
-    "always decline": baselines.always_decline,
-    "lowest anchor mean": baselines.lowest_mean,
-    "lowest few mean": partial(baselines.lowest_mean, tier="few"),
-    "lowest anchor mean, 1 % floor": partial(baselines.lowest_mean, floor_pct=1.0),
-    "Rinott 0.95": partial(baselines.rinott, first=3, confidence=0.95),
-    "Rinott 0.995": partial(baselines.rinott, first=3, confidence=0.995),
-    "Kim-Nelson 0.95": partial(baselines.kim_nelson, first=3, confidence=0.95),
-    "Kim-Nelson 0.995": partial(baselines.kim_nelson, first=3, confidence=0.995),
-    "plain sequential": baselines.pooled_sequential,
+# lines of the figure: rules of one kind, which differ in how sure they want to be
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    **{name: (name,) for name in PRODUCT},
+    **{name: tuple(family) for name, family in baselines.FAMILIES.items()},
 }
-RULES = (*PRODUCT, *BASELINES)
+CURVES = tuple(name for family in FAMILIES.values() for name in family)
+RULES = (
+    *PRODUCT,
+    "always decline",
+    "lowest anchor mean",
+    "lowest few mean",
+    "lowest anchor mean, 1 % floor",
+    "Rinott 0.95",
+    "Rinott 0.995",
+    "Kim-Nelson 0.95",
+    "Kim-Nelson 0.995",
+    "plain sequential",
+)
 
 
 def run_host(experiment: Experiment, rules: Sequence[str] = RULES) -> HostResult:
@@ -71,8 +75,8 @@ def run_host(experiment: Experiment, rules: Sequence[str] = RULES) -> HostResult
 
 
 def _ruling(name: str, starts: Starts) -> tuple[Ruling, Gates | None]:
-    if name in BASELINES:
-        return BASELINES[name](starts), None
+    if rule := baselines.RULES.get(name):
+        return rule(starts), None
     design = name.split(maxsplit=1)[0]
     return product.decide(starts, design, history_of(starts.experiment) if "history" in name else None)
 

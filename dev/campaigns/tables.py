@@ -80,7 +80,7 @@ def product_lines(results: Sequence[HostResult], rules: Sequence[str]) -> str:
 
 def margin_table(results: Sequence[HostResult], rules: Sequence[str]) -> str:
     """Decided, wrong of decided and card time of each rule by the true margin."""
-    lines = [f"{'true margin, %':<30} " + " ".join(f"{_between(low, high):>18}" for low, high in MARGINS)]
+    lines = [f"{'true margin, %':<30} " + " ".join(f"{between(low, high):>18}" for low, high in MARGINS)]
     for rule in rules:
         parts = [[r for r in results if low < r.margin_pct <= high] for low, high in MARGINS]
         lines.append(f"{rule:<30} " + " ".join(f"{_cell(Score(part, rule)):>18}" for part in parts))
@@ -104,7 +104,8 @@ def _cell(score: Score) -> str:
     return f"{_share(score.decided, score.hosts, 0)} {_share(score.wrong, score.decided, 2)} {score.card_time:.2f}"
 
 
-def _between(low: float, high: float) -> str:
+def between(low: float, high: float) -> str:
+    """A class of margins in words."""
     return f"{low:g}–{high:g}" if high < 100 else f"above {low:g}"
 
 
