@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 # rules of one kind that differ in how sure they want to be are one line; colours are told apart by all eyes
 COLOURS = ("#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999")
 
+_WRONG_PCT = (0, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
+
 
 def draw_figure(
     path: Path, results: Sequence[HostResult], families: Mapping[str, Sequence[str]], own: Sequence[str]
@@ -25,8 +27,7 @@ def draw_figure(
     mpl.use("Agg")
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
-    style = {"svg.fonttype": "none", "svg.hashsalt": "campaign", "font.size": 9, "axes.spines.top": False}
-    with mpl.rc_context({**style, "axes.spines.right": False}):
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "campaign", "font.size": 9}):
         page, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained")
         for (name, rules), colour in zip(families.items(), COLOURS, strict=False):
             scores = [score for rule in rules if (score := Score(results, rule)).decided]
@@ -36,8 +37,10 @@ def draw_figure(
         middle.set(xlabel="card time: starts ÷ (2 × forms)", title="wrong against card time")
         for axes in (left, middle):
             axes.set_yscale("symlog", linthresh=0.5)
+            axes.set_yticks(_WRONG_PCT, [f"{value:g}" for value in _WRONG_PCT])
+            axes.minorticks_off()
             axes.axhline(0.5, color="#999999", linewidth=0.8, linestyle=":")
-        left.legend(frameon=False, fontsize=7)
+        left.legend(frameon=False, fontsize=7, loc="upper left")
         _by_margin(right, results, own)
         page.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=150)
         plt.close(page)

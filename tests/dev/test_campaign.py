@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from campaigns import baselines, product
 from campaigns.bench import choose_group
+from campaigns.figure import draw_figure
 from campaigns.hardness import HARD, PLAIN, SHARES
 from campaigns.hosts import Experiment, draw
 from campaigns.rulings import DEAD, DECLINED, RIGHT, WRONG, HostResult, Ruling, false_extrapolates, judged
@@ -227,3 +228,12 @@ def test_gates_and_projections_are_held_against_a_host_where_the_one_thing_was_c
     assert len(theory.contradicted) == 3, "the best form with anything fixed is ahead"
     held = [projected(fix, best, other, reverses=True) for fix in Fix]
     assert not judge_theory(SimpleNamespace(gates=(), projections=held), experiment, cards, found).contradicted
+
+
+def test_the_figure_is_the_same_bytes_each_time(tmp_path):
+    results = [result(RIGHT, 4.0), result(WRONG, 2.0), result(DECLINED, 3.5)]
+    for name in ("a.svg", "b.svg"):
+        draw_figure(tmp_path / name, results, {"x": ("x",)}, ("x",))
+    drawn = (tmp_path / "a.svg").read_bytes()
+    assert drawn == (tmp_path / "b.svg").read_bytes()
+    assert b"wrong against decided" in drawn
