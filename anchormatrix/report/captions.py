@@ -187,7 +187,7 @@ def of_masking(measured: Measured) -> str:
 
 
 def _shown_share(bound: MaskBound) -> tuple[float, int]:
-    return bound.measured, bound.rank
+    return bound.under_attention, bound.rank
 
 
 def of_layers(measured: Measured) -> str:

@@ -125,28 +125,28 @@ def _waterfall(sheet: Sheet, first: StepRow, second: StepRow) -> None:
 
 
 def masking(measured: Measured) -> Sheet:
-    """Measured masking against its bound, for the rank with the most exposed time of each form."""
-    title = f"{count_of(measured.contract.size)} · masked share of communication: measured against the bound"
+    """Masking against its bound, for the rank of each form that hides least."""
+    title = f"{count_of(measured.contract.size)} · what attention hides of the masked family, against the bound"
     found = {form: ranks for form, attribution in analysed(measured).items() if (ranks := bounds(attribution))}
     if not found:
         return note(title, why_without(measured, "masking", "no capture of this contract has a masking bound"))
     sheet = Sheet(title)
-    sheet.key([Entry("block", "hidden", "measured"), Entry("bar", "ink", "bound at c and f")])
+    sheet.key([Entry("block", "hidden", "hidden"), Entry("bar", "ink", "bound")])
     bottom = sheet.y + 30 * len(found)
     axes = sheet.chart((0, sheet.y, WIDTH, bottom), (0, 1))
-    x_axis(axes, "share of communication hidden behind compute", lambda value: f"{100 * value:g} %", grid=False)
+    x_axis(axes, "share of the family that lies under attention", lambda value: f"{100 * value:g} %", grid=False)
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
     first, *_, last = axes.get_xticklabels()
     first.set_horizontalalignment("left")
     last.set_horizontalalignment("right")
     for form, ranks in found.items():
-        worst = min(ranks, key=lambda bound: (bound.measured, bound.rank))
+        worst = min(ranks, key=lambda bound: (bound.under_attention, bound.rank))
         words, y = _masking_words(worst), sheet.y
         room = WIDTH - text_width(words, SMALL) - 12
         sheet.text(0, y + 6, form, room=room)
         sheet.text(WIDTH, y + 6, words, align="right", size=SMALL)
         sheet.block(0, y + 14, WIDTH, 9, "panel")
-        sheet.block(0, y + 14, _within(worst.measured) * WIDTH, 9, "hidden")
+        sheet.block(0, y + 14, _within(worst.under_attention) * WIDTH, 9, "hidden")
         x = _within(worst.bound) * WIDTH
         sheet.line([x, x], [y + 12, y + 25], "ink", width=1.8)
         sheet.y += 30
@@ -156,7 +156,7 @@ def masking(measured: Measured) -> Sheet:
 
 def _masking_words(bound: MaskBound) -> str:
     ratio = f"c/f {bound.c_ms / bound.f_ms:.2f}" if bound.f_ms else "no compute to hide behind"
-    reached = "off" if bound.chunks <= 1 else f"{_share(bound.measured)} of at most {_share(bound.bound)}"
+    reached = "off" if bound.chunks <= 1 else f"{_share(bound.under_attention)} of at most {_share(bound.bound)}"
     return f"{reached} · n {bound.chunks} · {ratio} · rank {bound.rank}"
 
 
