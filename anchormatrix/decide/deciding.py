@@ -78,7 +78,7 @@ def conclude(
             for text in skipped_sessions(results, item.planned, settings)
         ],
         excluded=[
-            ExcludedForm(size=item.contract.size, form=out.form, text=f"{out.form}: {out.reason}")
+            ExcludedForm(size=item.contract.size, form=out.form, text=f"{out.form}: {out.reason} ({out.source})")
             for item in found
             for out in item.planned.excluded
         ],

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from anchormatrix.records.form import Form
@@ -17,13 +18,53 @@ class ServeCommand:
     env: Mapping[str, str]
 
 
+class EngineRule(enum.StrEnum):
+    """Rules that are the engine's own, not arithmetic."""
+
+    DEGREES = "degrees"
+    PIPELINE = "pipeline"
+    AG = "all-gather-KV"
+    TENSOR = "tensor"
+    HEADS = "heads"
+    SEQUENCE = "sequence"
+    RING = "ring"
+
+
+@dataclass(frozen=True)
+class EngineLimits:
+    """What an engine declares that it can split for the model it serves.
+
+    ``degrees`` are the kinds of parallelism it offers; ``pads_heads`` says whether Ulysses pads heads that do not
+    divide evenly, ``pads_sequence`` whether tokens that do not are padded (under ring attention never: it takes no
+    mask). ``ring_with_mask`` and ``ring_with_sparse`` say whether its ring attention honours the model's masks and the
+    sparse backend. ``places`` names where the release says so.
+    """
+
+    release: str = "engine"
+    degrees: tuple[str, ...] = ("tp", "usp", "ring", "ag", "cfg")
+    ag_with_ulysses: bool = True
+    pads_heads: bool = False
+    pads_sequence: bool = False
+    ring_with_mask: bool = False
+    ring_with_sparse: bool = False
+    places: Mapping[EngineRule, str] = field(default_factory=dict)
+
+    def source(self, rule: EngineRule) -> str:
+        """The engine and the place in it that a rule is from."""
+        return f"{self.release} {self.places[rule]}" if rule in self.places else self.release
+
+
 class Engine(Protocol):
     """One serving engine; all of them speak the same protocol and write the same log."""
 
     name: str
 
+    def limits(self) -> EngineLimits:
+        """What it can split for the configured model."""
+        ...
+
     def refusal(self, form: Form) -> str | None:
-        """Why this engine cannot run the form at all, or ``None``."""
+        """Why this engine cannot run the form, beyond its limits; or ``None``."""
         ...
 
     def serve_command(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 
-from anchormatrix.engines.base import ServeCommand
+from anchormatrix.engines.base import EngineLimits, EngineRule, ServeCommand
 from anchormatrix.errors import EngineError
 from anchormatrix.records.form import Form
 from anchormatrix.records.settings.values import CaptureTrigger, DeviceKind
@@ -18,7 +19,23 @@ _OFFLOAD_FLAGS = {
 }
 _MASK_PLACE = "{mask_chunks}"
 _ENV_PLACE = "{env}"
-_MAX_CFG = 2
+_RELEASE = "vllm-omni 0.30"
+# By the names under which they are served: models whose layers it splits over pipeline stages (PipelineParallelMixin),
+# and models whose sequence it pads (auto_pad in their _sp_plan).
+_PIPELINED = re.compile(r"wan-?2\.?[12].*(?:t2v|i2v)", re.IGNORECASE)
+_PADDED = re.compile(
+    r"wan-?2|qwen-?image|flux\.?2|hunyuan-?(?:video|image)|glm-?image|omnigen2|ernie|cosmos|boogu|sdxl|xl-base",
+    re.IGNORECASE,
+)
+_PLACES = {
+    EngineRule.PIPELINE: "splits the layers of Wan's text-to-video and image-to-video pipelines only "
+    "(diffusion/distributed/pipeline_parallel.py:75)",
+    EngineRule.AG: "(diffusion/data.py:365)",
+    EngineRule.TENSOR: "(vLLM's distributed/utils.py: divide)",
+    EngineRule.HEADS: "strict Ulysses (diffusion/attention/parallel/ulysses.py:512)",
+    EngineRule.SEQUENCE: "sequence parallelism (diffusion/hooks/sequence_parallel.py:369, :486)",
+    EngineRule.RING: "(diffusion/attention/layer.py:593, parallel/ring.py:206)",
+}
 
 
 class VllmOmni:
@@ -34,18 +51,22 @@ class VllmOmni:
     def __init__(self, settings: Settings) -> None:
         self._engine = settings.engine
         self._capture = settings.capture
-        self._branches = settings.model.guidance_branches
-        self._heads = settings.model.heads
         self._device = settings.device.kind
 
+    def limits(self) -> EngineLimits:
+        """See :class:`~anchormatrix.engines.base.Engine`. ``--ulysses-mode advanced_uaa`` pads heads and sequence."""
+        uneven = "advanced_uaa" in " ".join(self._engine.extra_args)
+        return EngineLimits(
+            release=_RELEASE,
+            degrees=("tp", "usp", "ring", "ag", "cfg", *(["pp"] if _PIPELINED.search(self._engine.model) else [])),
+            ag_with_ulysses=False,
+            pads_heads=uneven,
+            pads_sequence=uneven or bool(_PADDED.search(self._engine.model)),
+            places=_PLACES,
+        )
+
     def refusal(self, form: Form) -> str | None:
-        """The rules of the engine itself; what the model allows is decided where forms are chosen."""
-        if form.cfg > _MAX_CFG or form.cfg > self._branches:
-            return f"CFG parallelism of {form.cfg} with {self._branches} guidance branches; at most 2 can be split"
-        if form.ag > 1 and form.ring > 1:
-            return "all-gather-KV and ring attention cannot be combined"
-        if self._heads % form.tp or (self._heads // form.tp) % form.usp:
-            return f"{self._heads} heads cannot be split over tensor {form.tp} × Ulysses {form.usp}"
+        """See :class:`~anchormatrix.engines.base.Engine`."""
         if form.offload == "distributed-layerwise-offload" and form.sequence_degree == 1:
             return "distributed layerwise offload shares weights over the sequence group, and the form has none"
         if form.mask_chunks > 1 and not self._has_mask_switch():

@@ -1,4 +1,4 @@
-"""The candidate forms of a size, why each other form is excluded, and whether a fair pair is among them."""
+"""The candidate forms of a size, why each other form is excluded and who says so, and whether a fair pair is left."""
 
 from __future__ import annotations
 
@@ -7,34 +7,23 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
+from anchormatrix.engines.base import EngineLimits, EngineRule
 from anchormatrix.records.form import Form, parse_form
 from anchormatrix.records.settings.things import ModelSettings
 
 _DEGREES = ("tp", "usp", "ring", "ag", "cfg", "pp")
+_MODEL, _CONFIGURATION = "model", "configuration"
 Refusal = Callable[[Form], str | None]
-
-
-@dataclass(frozen=True)
-class EngineLimits:
-    """What the engine can split, whatever the model would allow.
-
-    ``degrees`` are the kinds of parallelism it offers; ``ring_with_mask`` and ``ring_with_sparse`` say whether its ring
-    attention honours attention masks and the sparse backend (most do neither: the ring path goes round the attention
-    backend); ``mask_chunks`` are the chunk counts of communication masking worth trying (1: off).
-    """
-
-    degrees: tuple[str, ...] = ("tp", "usp", "ring", "ag", "cfg")
-    ring_with_mask: bool = False
-    ring_with_sparse: bool = False
-    mask_chunks: tuple[int, ...] = (1,)
+_Broken = tuple[str, str]  # the rule with its numbers, and whose rule it is
 
 
 @dataclass(frozen=True)
 class Excluded:
-    """A form that is not a candidate, with the reason a person can check."""
+    """A form that is not a candidate, with the reason a person can check and the source of the rule."""
 
     form: Form
     reason: str
+    source: str
 
 
 @dataclass(frozen=True)
@@ -48,21 +37,23 @@ class Candidates:
 
 def check(
     form: Form, model: ModelSettings, limits: EngineLimits | None = None, *, size: int | None = None
-) -> str | None:
-    """Return why the form cannot run on this model and engine, or None.
+) -> Excluded | None:
+    """Return the form with the first rule that it breaks on this model and engine, or None.
 
-    The first broken rule is named with its numbers. Rules: world size; heads, KV heads and FFN width divisible by tp;
-    (heads ÷ tp) % usp = 0; sequence divisible by the sequence degree, and by degree × block with sparse attention;
-    layers divisible by pp; no more CFG ranks than guidance branches; ring without attention masks and without sparse
-    attention; chunks of masking divide the local heads.
+    What is arithmetic of the model is the model's rule; what could be padded, repeated or combined is the engine's,
+    and holds only as far as the engine declares it.
     """
     limits = limits or EngineLimits()
-    if size is not None and form.cards != size:
-        return f"needs {form.cards} cards, not {size}"
-    for name, degree in form.degrees.items():
-        if degree > 1 and name not in limits.degrees:
-            return f"the engine offers no {_LONG[name]} parallelism ({name}{degree})"
-    return _tensor(form, model) or _sequence(form, model, limits) or _branches(form, model) or _masking(form, model)
+    broken = (
+        _offered(form, limits, size)
+        or _tensor(form, model, limits)
+        or _heads(form, model, limits)
+        or _sequence(form, model, limits)
+        or _ring(form, model, limits)
+        or _branches(form, model)
+        or _masking(form, model)
+    )
+    return Excluded(form, *broken) if broken else None
 
 
 _LONG = {
@@ -75,68 +66,92 @@ _LONG = {
 }
 
 
-def _tensor(form: Form, model: ModelSettings) -> str | None:
-    if model.heads % form.tp:
-        return f"{model.heads} heads are not divisible by tp {form.tp}"
-    if not _divides_or_repeats(model.kv_head_count, form.tp):
-        return f"{model.kv_head_count} KV heads can neither be divided among nor repeated over tp {form.tp}"
-    if model.ffn_dim is not None and model.ffn_dim % form.tp:
-        return f"FFN width {model.ffn_dim} is not divisible by tp {form.tp}"
-    local = model.heads // form.tp
-    if local % form.usp:
-        return f"(heads ÷ tp) % usp must be 0: ({model.heads} ÷ {form.tp}) % {form.usp} = {local % form.usp}"
-    local_kv = max(model.kv_head_count // form.tp, 1)
-    if not _divides_or_repeats(local_kv, form.usp):
-        return f"{local_kv} KV heads per tensor rank can neither be divided among nor repeated over usp {form.usp}"
-    if model.layers % form.pp:
-        return f"{model.layers} layers are not divisible by pp {form.pp}"
-    return None
-
-
-def _divides_or_repeats(kv_heads: int, ranks: int) -> bool:
-    return kv_heads % ranks == 0 or ranks % kv_heads == 0
-
-
-def _sequence(form: Form, model: ModelSettings, limits: EngineLimits) -> str | None:
-    degree = form.sequence_degree
-    if model.sequence_tokens % degree:
-        return f"{model.sequence_tokens} tokens are not divisible by the sequence degree {degree}"
+def _offered(form: Form, limits: EngineLimits, size: int | None) -> _Broken | None:
+    if size is not None and form.cards != size:
+        return f"needs {form.cards} cards, not {size}", _CONFIGURATION
+    for name, degree in form.degrees.items():
+        if degree > 1 and name not in limits.degrees:
+            rule = EngineRule.PIPELINE if name == "pp" else EngineRule.DEGREES
+            return f"the engine offers no {_LONG[name]} parallelism ({name}{degree})", limits.source(rule)
     if form.ring > 1 and form.ag > 1:
-        return "ring and all-gather-KV both move K and V; only one of them can be active"
-    if form.ring > 1 and model.attention_mask and not limits.ring_with_mask:
-        return "ring attention does not support attention masks here"
-    block = model.sparse_block
-    if block is None:
-        return None
-    if form.ring > 1 and not limits.ring_with_sparse:
-        return "ring attention goes round the sparse attention backend: sparsity would silently not apply"
-    if model.sequence_tokens % (degree * block):
-        rest = model.sequence_tokens % (degree * block)
-        return f"S % (sequence degree × block) must be 0: {model.sequence_tokens} % ({degree} × {block}) = {rest}"
+        return "ring and all-gather-KV both move K and V; only one of them can be active", limits.source(EngineRule.AG)
+    if form.usp > 1 and form.ag > 1 and not limits.ag_with_ulysses:
+        return "all-gather-KV is not combined with Ulysses", limits.source(EngineRule.AG)
     return None
 
 
-def _branches(form: Form, model: ModelSettings) -> str | None:
+def _tensor(form: Form, model: ModelSettings, limits: EngineLimits) -> _Broken | None:
+    source = limits.source(EngineRule.TENSOR)
+    if model.heads % form.tp:
+        return f"{model.heads} heads are not divisible by tp {form.tp}", source
+    if model.kv_head_count % form.tp and form.tp % model.kv_head_count:
+        return f"{model.kv_head_count} KV heads can neither be divided among nor repeated over tp {form.tp}", source
+    if model.ffn_dim is not None and model.ffn_dim % form.tp:
+        return f"FFN width {model.ffn_dim} is not divisible by tp {form.tp}", source
+    if form.pp > model.layers:
+        return f"{model.layers} layers are fewer than pp {form.pp}", _MODEL
+    return None
+
+
+def _heads(form: Form, model: ModelSettings, limits: EngineLimits) -> _Broken | None:
+    if limits.pads_heads:
+        return None
+    local, source = model.heads // form.tp, limits.source(EngineRule.HEADS)
+    if local % form.usp:
+        return f"(heads ÷ tp) % usp must be 0: ({model.heads} ÷ {form.tp}) % {form.usp} = {local % form.usp}", source
+    local_kv = max(model.kv_head_count // form.tp, 1)
+    if local_kv % form.usp:
+        return f"{local_kv} KV heads per tensor rank cannot be divided among usp {form.usp}", source
+    return None
+
+
+def _sequence(form: Form, model: ModelSettings, limits: EngineLimits) -> _Broken | None:
+    degree, block = form.sequence_degree, model.sparse_block
+    rest = model.sequence_tokens % degree
+    if rest and not (limits.pads_sequence and form.ring == 1):
+        padding = " and padding needs a mask, which ring attention does not take" if limits.pads_sequence else ""
+        text = f"{model.sequence_tokens} tokens are not divisible by the sequence degree {degree}{padding}"
+        return text, limits.source(EngineRule.SEQUENCE)
+    if block is not None and model.sequence_tokens % (degree * block):
+        rest = model.sequence_tokens % (degree * block)
+        text = f"S % (sequence degree × block) must be 0: {model.sequence_tokens} % ({degree} × {block}) = {rest}"
+        return text, _MODEL
+    return None
+
+
+def _ring(form: Form, model: ModelSettings, limits: EngineLimits) -> _Broken | None:
+    if form.ring > 1 and model.attention_mask and not limits.ring_with_mask:
+        return "ring attention does not support attention masks here", limits.source(EngineRule.RING)
+    if form.ring > 1 and model.sparse_block is not None and not limits.ring_with_sparse:
+        text = "ring attention goes round the sparse attention backend: sparsity would silently not apply"
+        return text, limits.source(EngineRule.RING)
+    return None
+
+
+def _branches(form: Form, model: ModelSettings) -> _Broken | None:
     if form.cfg == 1:
         return None
     if model.guidance_branches < 2:
-        return "CFG parallelism needs guidance with two branches; this workload has one"
+        return "CFG parallelism needs guidance with two branches; this workload has one", _MODEL
     if form.cfg > model.guidance_branches or model.guidance_branches % form.cfg:
-        return f"{model.guidance_branches} guidance branches cannot be shared by cfg {form.cfg}"
+        return f"{model.guidance_branches} guidance branches cannot be shared by cfg {form.cfg}", _MODEL
     return None
 
 
-def _masking(form: Form, model: ModelSettings) -> str | None:
+def _masking(form: Form, model: ModelSettings) -> _Broken | None:
     if form.mask_chunks == 1:
         return None
     if form.usp * form.ag == 1:
-        return "communication masking needs a sequence-parallel collective to mask (Ulysses or all-gather-KV)"
+        text = "communication masking needs a sequence-parallel collective to mask (Ulysses or all-gather-KV)"
+        return text, _CONFIGURATION
     if form.ring > 1:
-        return "chunked masking is not defined with ring attention, which overlaps its own transfers"
+        text = "chunked masking is not defined with ring attention, which overlaps its own transfers"
+        return text, _CONFIGURATION
     local = local_heads(form, model)
     if local % form.mask_chunks:
         usable = mask_chunks(form, model, form.mask_chunks)
-        return f"{form.mask_chunks} chunks do not divide the {local} local heads; the largest that does is {usable}"
+        text = f"{form.mask_chunks} chunks do not divide the {local} local heads; the largest that does is {usable}"
+        return text, _MODEL
     return None
 
 
@@ -174,20 +189,24 @@ def _factorisations(size: int, parts: int) -> Iterator[tuple[int, ...]]:
 
 
 def enumerate_forms(
-    model: ModelSettings, size: int, limits: EngineLimits | None = None, *, refusal: Refusal | None = None
+    model: ModelSettings,
+    size: int,
+    limits: EngineLimits | None = None,
+    *,
+    chunks: Sequence[int] = (1,),
+    refusal: Refusal | None = None,
 ) -> Candidates:
     """Return every form of ``size`` cards that the model and engine allow (``forms: auto``), and the others with why.
 
-    ``refusal`` is the engine's own word on a form. Masked variants are added where ``limits.mask_chunks`` asks for
-    them; a requested count that does not divide the local heads becomes the largest divisor below it.
+    ``refusal`` is the engine's own word on a form. Masked variants are added for the ``chunks`` worth trying (1: off);
+    a count that does not divide the local heads becomes the largest divisor below it.
     """
-    limits = limits or EngineLimits()
     plain = list(splits(size))
     masked = [
-        replace(form, mask_chunks=chunks)
+        replace(form, mask_chunks=usable)
         for form in plain
         if check(form, model, limits) is None and form.usp * form.ag > 1 and form.ring == 1
-        for chunks in sorted({mask_chunks(form, model, n) for n in limits.mask_chunks} - {1})
+        for usable in sorted({mask_chunks(form, model, n) for n in chunks} - {1})
     ]
     return judge([*plain, *masked], model, size, limits, refusal=refusal)
 
@@ -213,14 +232,18 @@ def judge(
     refusal: Refusal | None = None,
 ) -> Candidates:
     """Sort forms into candidates and excluded."""
+    limits = limits or EngineLimits()
     good: list[Form] = []
     bad: list[Excluded] = []
     for form in dict.fromkeys(forms):
-        reason = check(form, model, limits, size=size) or (refusal(form) if refusal else None)
-        if reason is None:
+        broken = check(form, model, limits, size=size)
+        said = refusal(form) if refusal and broken is None else None
+        if said is not None:
+            broken = Excluded(form, said, limits.release)
+        if broken is None:
             good.append(form)
         else:
-            bad.append(Excluded(form, reason))
+            bad.append(broken)
     return Candidates(size, tuple(good), tuple(bad))
 
 

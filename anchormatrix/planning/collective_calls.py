@@ -51,10 +51,11 @@ def collectives(form: Form, model: ModelSettings) -> tuple[Collective, ...]:
     """The collectives that one layer of the form runs, with what each rank hands to them.
 
     Ulysses: all-to-all of Q, K, V and of the output. All-gather-KV: K and V of the local heads. Ring: K and V blocks,
-    ring−1 hops. Tensor parallelism: all-reduce after attention, after cross-attention to the
-    text where there is one, and after the feed-forward. Distributed layerwise
-    offload: all-gather of the layer's weights over the degree that shares a copy. With grouped-query attention K and V
-    shrink by KV heads ÷ heads (repeated where fewer than ranks). Once-per-step calls (CFG, pipeline) are not layers'.
+    ring−1 hops. Tensor parallelism: all-reduce after attention, after cross-attention to the text where there is one,
+    and after the feed-forward; one for attention and feed-forward together where they run side by side. Distributed
+    layerwise offload: all-gather of the layer's weights over the degree that shares a copy. With grouped-query
+    attention K and V shrink by KV heads ÷ heads (repeated or padded where fewer than ranks). Once-per-step calls (CFG,
+    pipeline) are not layers'.
     """
     value = model.head_dim * model.bytes_per_value
     tokens = model.sequence_tokens / form.sequence_degree
@@ -74,7 +75,8 @@ def collectives(form: Form, model: ModelSettings) -> tuple[Collective, ...]:
         found.append(Collective("send_recv", "K, V", "ring", form.ring, 2 * (form.ring - 1), block))
     if form.tp > 1:
         payload = tokens * model.width * model.bytes_per_value
-        found.append(Collective("all_reduce", "hidden states", "tp", form.tp, 2 + model.cross_attention, payload))
+        sums = 2 - model.parallel_block + model.cross_attention
+        found.append(Collective("all_reduce", "hidden states", "tp", form.tp, sums, payload))
     if form.mask_chunks > 1:
         found = [_chunked(call, form.mask_chunks) for call in found]
     if form.offload == "distributed-layerwise-offload":

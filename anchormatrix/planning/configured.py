@@ -7,8 +7,8 @@ from typing import Any
 from anchormatrix.engines.open import open_engine
 from anchormatrix.planning.adaptive import limits_from
 from anchormatrix.planning.adaptive_state import AdaptiveLimits
-from anchormatrix.planning.candidates import Candidates, EngineLimits, Excluded, enumerate_forms, explicit_forms
-from anchormatrix.planning.memory import MemoryLimits, plan_memory
+from anchormatrix.planning.candidates import Candidates, Excluded, enumerate_forms, explicit_forms
+from anchormatrix.planning.memory import MEMORY_GATE, MemoryLimits, plan_memory
 from anchormatrix.records.settings.values import Design
 from anchormatrix.records.settings.whole import Settings
 
@@ -20,17 +20,17 @@ def candidates_of(settings: Settings, size: int, *, card_gb: float | None = None
     memory of one card) the memory gate, which may replace a form by its offloaded variant.
     """
     model, engine = settings.model, open_engine(settings)
+    limits, chunks = engine.limits(), settings.selection.mask_chunks
     if isinstance(settings.matrix.forms, str):
-        limits = EngineLimits(mask_chunks=settings.selection.mask_chunks)
-        found = enumerate_forms(model, size, limits, refusal=engine.refusal)
+        found = enumerate_forms(model, size, limits, chunks=chunks, refusal=engine.refusal)
     else:
-        names = settings.matrix.forms.get(size, ())
-        found = explicit_forms(names, model, size, _every_degree(), refusal=engine.refusal)
+        found = explicit_forms(settings.matrix.forms.get(size, ()), model, size, limits, refusal=engine.refusal)
     if card_gb is None:
         return found
     plan = plan_memory(found.forms, model, memory_limits(settings, card_gb))
     unlocked = tuple(
-        Excluded(plain, f"does not fit without offload: measured as {variant}") for plain, variant in plan.unlocked
+        Excluded(plain, f"does not fit without offload: measured as {variant}", MEMORY_GATE)
+        for plain, variant in plan.unlocked
     )
     return Candidates(size, plan.forms, (*found.excluded, *unlocked, *plan.dropped))
 
@@ -52,7 +52,3 @@ def adaptive_limits(settings: Settings) -> AdaptiveLimits | None:
     if settings.matrix.design != Design.ADAPTIVE:
         return None
     return limits_from(settings.matrix, settings.verdict, extra_windows=settings.matrix.extra_windows)
-
-
-def _every_degree() -> EngineLimits:
-    return EngineLimits(degrees=("tp", "usp", "ring", "ag", "cfg", "pp"))

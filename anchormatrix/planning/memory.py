@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 
 from anchormatrix.planning.candidates import Excluded
 from anchormatrix.records.form import OFFLOADS, Form
 from anchormatrix.records.settings.things import ModelSettings
 
+MEMORY_GATE = "memory gate"
 _GB = 1e9
 _RESIDENT_LAYERS = 2  # the layer that computes and the one that is being fetched
 
@@ -57,13 +59,14 @@ class MemoryPlan:
 def memory_of(form: Form, model: ModelSettings) -> Memory:
     """Peak memory of one card.
 
-    Weights are split by tp × pp and repeated over sequence and CFG ranks. Activations shrink with the sequence degree;
+    Weights are split by tp and by the layers of a stage, and repeated over sequence and CFG ranks. Activations shrink
+    with the sequence degree;
     tensor parallelism leaves the residual stream whole, so it is not credited. Buffers are what the collectives of one
     layer need at once. The text encoder is split over all ranks, the VAE's weights are repeated. Offload: whole
     components (``cpu-offload``) are resident one at a time; layer by layer, two layers are. Plain layerwise offload
     keeps one host copy per rank; the distributed kind shares one among the ranks of :func:`offload_axis`.
     """
-    weights = model.weights_gb / (form.tp * form.pp)
+    weights = model.weights_gb / form.tp * ceil(model.layers / form.pp) / model.layers
     activation = model.activation_gb / form.sequence_degree
     encoder, vae = model.text_encoder_gb / form.cards, model.vae_gb
     other, host = encoder + vae, 0.0
@@ -141,7 +144,7 @@ def plan_memory(forms: Iterable[Form], model: ModelSettings, limits: MemoryLimit
             unlocked.append((form, variant.form))
         else:
             tried = f"; also with {', '.join(variant)}" if variant else ""
-            dropped.append(Excluded(form, reason + tried))
+            dropped.append(Excluded(form, reason + tried, MEMORY_GATE))
     return MemoryPlan(tuple(_unique(fits)), tuple(unlocked), tuple(dropped))
 
 

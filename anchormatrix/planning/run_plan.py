@@ -77,7 +77,9 @@ def _contract_plan(
         state=planned.state,
         card_gb=card_gb,
         forms=forms,
-        excluded=tuple(RuledOut(form=out.form.name, reason=out.reason) for out in candidates.excluded),
+        excluded=tuple(
+            RuledOut(form=out.form.name, reason=out.reason, source=out.source) for out in candidates.excluded
+        ),
         windows=windows,
         sessions=tuple(PlannedSession(form=form, window=window) for form, window in sequence(forms, windows)),
     )

@@ -81,6 +81,12 @@ def test_a_composite_form_moves_its_bytes_across_less_but_not_fewer_of_them():
     assert totals("tp1-usp4-ag2", GQA)[1] == pytest.approx(totals("tp1-usp8", GQA)[1] / 2)
 
 
+@pytest.mark.parametrize(("figures", "sums"), [({}, 2), ({"cross_attention": True}, 3), ({"parallel_block": True}, 1)])
+def test_a_layer_is_summed_over_tensor_ranks_as_often_as_its_structure_says(figures, sums):
+    (call,) = collectives(parse_form("tp2-usp1"), replace(MHA, **figures))
+    assert (call.kind, call.calls_per_layer) == ("all_reduce", sums)
+
+
 def test_masking_sends_the_same_bytes_in_more_calls():
     plain, masked = collectives(parse_form("tp1-usp4"), MHA), collectives(parse_form("tp1-usp4+mask2"), MHA)
     assert sum(c.calls_per_layer for c in masked) == 2 * sum(c.calls_per_layer for c in plain)

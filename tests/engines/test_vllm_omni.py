@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from anchormatrix.config.merge import DEFAULT_FILE, load_settings
-from anchormatrix.engines.base import ServeCommand
+from anchormatrix.engines.base import EngineRule, ServeCommand
 from anchormatrix.engines.open import open_engine
 from anchormatrix.engines.vllm_omni import VllmOmni, expected_groups
 from anchormatrix.errors import EngineError
@@ -62,7 +62,7 @@ def test_cuda_gets_no_ascend_environment(settings: Settings) -> None:
     ("form", "flag", "value"),
     [
         ("tp1-usp2-ring2", "--ring", "2"),
-        ("tp1-usp2-ag2", "--allgather-degree", "2"),
+        ("tp1-usp1-ag2", "--allgather-degree", "2"),
         ("tp1-usp4-cfg2", "--cfg-parallel-size", "2"),
         ("tp1-usp2-pp2", "--pipeline-parallel-size", "2"),
         ("tp1-usp4-cfg2", "--num-gpus", "8"),
@@ -112,10 +112,7 @@ def test_a_container_gets_the_environment_as_arguments(settings: Settings) -> No
 @pytest.mark.parametrize(
     ("form", "reason"),
     [
-        ("tp1-usp2-cfg4", "at most 2"),
-        ("tp1-usp1-ring2-ag2", "cannot be combined"),
-        ("tp3-usp1", "40 heads cannot be split"),
-        ("tp8-usp8", "40 heads cannot be split"),
+        ("tp1-usp4+mask4", "no switch for communication masking"),
         ("tp1-usp1+distributed-layerwise-offload", "sequence group"),
     ],
 )
@@ -123,6 +120,16 @@ def test_what_the_engine_refuses_is_said_before_the_start(settings: Settings, fo
     assert reason in (VllmOmni(settings).refusal(parse_form(form)) or "")
     with pytest.raises(EngineError, match="leave the form out"):
         launch(settings, form)
+
+
+def test_it_declares_what_the_release_can_split_for_the_model(settings: Settings) -> None:
+    wan = VllmOmni(settings).limits()
+    assert ("pp" in wan.degrees, wan.pads_heads, wan.pads_sequence, wan.ag_with_ulysses) == (True, False, True, False)
+    other = VllmOmni(engine_settings(settings, model="stepfun-ai/NextStep-1.1")).limits()
+    assert ("pp" in other.degrees, other.pads_sequence) == (False, False)
+    assert "pipeline_parallel.py" in other.source(EngineRule.PIPELINE)
+    uneven = VllmOmni(engine_settings(settings, extra_args=("--ulysses-mode", "advanced_uaa"))).limits()
+    assert (uneven.pads_heads, uneven.pads_sequence) == (True, True)
 
 
 def test_expected_groups_multiply_to_the_world() -> None:

@@ -290,7 +290,10 @@ def test_plain_layerwise_offload_needs_host_memory_for_every_rank():
 def test_a_form_the_model_cannot_run_is_refused_with_the_reason():
     outcome = session("tp1-usp3", cards=(0, 1, 2)).startup()
     assert outcome.end == "exit"
-    assert "ValueError: (40 heads / tp 1) is not divisible by ulysses degree 3" in outcome.text
+    assert (
+        "ValueError: Ulysses-SP strict mode requires head_cnt divisible by ulysses_degree. query_head_cnt=40"
+        in outcome.text
+    )
 
 
 @pytest.mark.parametrize("name", ["drift", "order_flip"])

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from virtualhost.host.model import Behaviour, DiT, Fabric, HostModel, LinkClass, Rates, StepRule
-from virtualhost.host.split import Split, mask_chunks, memory, refusal, step_factor
+from virtualhost.host.split import Split, exchanged_heads, mask_chunks, memory, refusal, stage_layers, step_factor
 from virtualhost.step.simulator import Simulator
 from virtualhost.step.steptable import captured, step_figures
 from virtualhost.step.timeline import SplitError, StepTimeline, collective_ns, simulate_step
@@ -197,18 +197,36 @@ def test_scaling_multiplies_and_capturing_keeps_exposed_seconds() -> None:
 @pytest.mark.parametrize(
     ("split", "text"),
     [
-        (Split(tp=3), "40 heads are not divisible by tensor parallel size 3"),
-        (Split(usp=16), "not divisible by ulysses degree 16"),
-        (Split(tp=8, usp=2), "not divisible by ulysses degree 2"),
+        (Split(tp=3), "AssertionError: 40 is not divisible by 3"),
+        (Split(usp=16), "query_head_cnt=40, ulysses_degree=16. Try ulysses_degree in [1, 2, 4, 5, 8, 10, 20, 40]"),
+        (Split(tp=8, usp=2), "query_head_cnt=5, ulysses_degree=2"),
+        (Split(ring=16), "Sequence length (32760) is not divisible by SP world size (16)"),
         (Split(cfg=3), "guidance branches"),
-        (Split(pp=7), "40 layers are not divisible"),
+        (Split(pp=41), "40 layers are fewer"),
         (Split(offload="disk"), "unknown offload"),
     ],
 )
 def test_a_form_the_engine_cannot_start_is_refused(split: Split, text: str) -> None:
     assert text in (refusal(DiT(), split) or "")
-    with pytest.raises(SplitError, match=r"divisible|branches|unknown"):
+    with pytest.raises(SplitError, match=r"divisible|branches|fewer|unknown"):
         simulate_step(HOST, split, tuple(range(split.world)))
+
+
+def test_grouped_query_heads_are_not_repeated_over_ulysses_ranks_but_can_be_padded() -> None:
+    few = replace(DiT(), heads=28, kv_heads=7)
+    assert "key_head_cnt=7, ulysses_degree=2" in (refusal(few, Split(usp=2)) or "")
+    padded = Split(usp=2, pad_heads=True)
+    assert (refusal(few, padded), exchanged_heads(few, padded)) == (None, (32, 8))
+
+
+def test_left_over_layers_go_to_the_stages_before_the_last() -> None:
+    assert stage_layers(replace(DiT(), layers=40), Split(pp=7)) == (5, 6, 6, 6, 6, 6, 5)
+
+
+def test_a_layer_with_parallel_branches_is_summed_once_over_tensor_ranks() -> None:
+    side = replace(HOST, dit=replace(HOST.dit, parallel_block=True))
+    counts = [calls(simulate_step(host, Split(tp=2), (0, 1)), 0, "allReduce") for host in (HOST, side)]
+    assert counts == [3 * 40 * 2, 2 * 40 * 2]  # cross-attention has its own; two guidance branches
 
 
 def test_a_form_needs_its_number_of_cards() -> None:

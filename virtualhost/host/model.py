@@ -25,6 +25,7 @@ class DiT:
     text_encoder_gb: float = 11.0
     vae_gb: float = 1.0
     activation_gb: float = 14.0  # per card, without any split of the sequence
+    parallel_block: bool = False  # attention and feed-forward run side by side, with one sum over tensor ranks
 
     @property
     def hidden(self) -> int:

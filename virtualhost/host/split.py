@@ -13,7 +13,10 @@ DEGREES = ("tp", "usp", "ring", "ag", "pp", "cfg")  # from the fastest-varying r
 
 @dataclass(frozen=True)
 class Split:
-    """Degrees and launch-time features of one form. ``mask_chunks`` is the *requested* number of masking chunks."""
+    """Degrees and launch-time features of one form. ``mask_chunks`` is the *requested* number of masking chunks.
+
+    ``pad_heads`` is ``--ulysses-mode advanced_uaa``: heads that do not divide evenly are padded before the exchange.
+    """
 
     tp: int = 1
     usp: int = 1
@@ -23,6 +26,7 @@ class Split:
     cfg: int = 1
     offload: str = ""
     mask_chunks: int = 1
+    pad_heads: bool = False
 
     @property
     def world(self) -> int:
@@ -64,25 +68,56 @@ class Split:
 
 
 def refusal(dit: DiT, split: Split) -> str | None:
-    """Return why the engine cannot start this form for this model, or None."""
-    local = dit.heads // split.tp
-    kv_local = max(1, dit.kv_heads // split.tp)
-    checks = (
-        (split.offload not in OFFLOADS, f"unknown offload {split.offload!r}"),
-        (dit.heads % split.tp != 0, f"{dit.heads} heads are not divisible by tensor parallel size {split.tp}"),
-        (
-            dit.kv_heads % split.tp != 0 and split.tp % dit.kv_heads != 0,
-            f"{dit.kv_heads} KV heads cannot be spread over tensor parallel size {split.tp}",
-        ),
-        (local % split.usp != 0, f"({dit.heads} heads / tp {split.tp}) is not divisible by ulysses degree {split.usp}"),
-        (
-            kv_local % split.usp != 0 and split.usp % kv_local != 0,
-            f"{kv_local} local KV heads cannot be spread over ulysses degree {split.usp}",
-        ),
-        (split.cfg > dit.guidance_branches, f"cfg parallel size {split.cfg} needs as many guidance branches"),
-        (dit.layers % split.pp != 0, f"{dit.layers} layers are not divisible by pipeline parallel size {split.pp}"),
-    )
-    return next((text for failed, text in checks if failed), None)
+    """Return the exception with which the engine ends when it loads or first runs this form of the model, or None.
+
+    The texts are those of vLLM (``distributed/utils.py``: ``divide``) and of vllm-omni 0.30 (``ulysses.py:517``,
+    ``sequence_parallel.py:486``).
+    """
+    heads, kv = dit.heads, dit.kv_heads
+    if split.offload not in OFFLOADS:
+        return f"ValueError: unknown offload {split.offload!r}"
+    big, small = (kv, split.tp) if kv >= split.tp else (split.tp, kv)  # fewer KV heads than ranks are repeated
+    for whole, part in ((heads, split.tp), (big, small), (dit.ffn_dim, split.tp)):
+        if whole % part:
+            return f"AssertionError: {whole} is not divisible by {part}"
+    for name, count in (("query", heads // split.tp), ("key", max(1, kv // split.tp))):
+        if count % split.usp and not split.pad_heads:
+            fitting = [n for n in range(1, count + 1) if count % n == 0]
+            return (
+                "ValueError: Ulysses-SP strict mode requires head_cnt divisible by ulysses_degree. "
+                f"{name}_head_cnt={count}, ulysses_degree={split.usp}. "
+                f"Try ulysses_degree in {fitting}, or set ulysses_mode='advanced_uaa'."
+            )
+    if dit.sequence_tokens % split.sequence_degree and split.ring > 1:
+        return (
+            f"ValueError: Sequence length ({dit.sequence_tokens}) is not divisible by SP world size "
+            f"({split.sequence_degree}). Cannot use Ring attention which does not support attention_mask. "
+            "Please switch to Ulysses SP only."
+        )
+    if split.cfg > dit.guidance_branches:
+        return f"ValueError: cfg parallel size {split.cfg} needs as many guidance branches"
+    if split.pp > dit.layers:
+        return f"ValueError: {dit.layers} layers are fewer than pipeline parallel size {split.pp}"
+    return None
+
+
+def exchanged_heads(dit: DiT, split: Split) -> tuple[int, int]:
+    """Return the query and KV heads of one tensor rank as Ulysses exchanges them.
+
+    Padded ones keep the ratio of query to KV heads (vllm-omni 0.30, ``ulysses.py``: ``padded_kv_head_cnt``).
+    """
+    heads, kv = dit.heads // split.tp, max(1, dit.kv_heads // split.tp)
+    if not split.pad_heads:
+        return heads, kv
+    padded = ceil(kv / split.usp) * split.usp
+    return padded * (heads // kv), padded
+
+
+def stage_layers(dit: DiT, split: Split) -> tuple[int, ...]:
+    """Return the layers of each pipeline stage; what is left over goes to the stages before the last, as vLLM's
+    ``get_pp_indices`` deals them out."""
+    each, rest = divmod(dit.layers, split.pp)
+    return tuple(each + (split.pp - 1 - rest <= stage < split.pp - 1) for stage in range(split.pp))
 
 
 def mask_chunks(dit: DiT, split: Split) -> int:
@@ -92,8 +127,7 @@ def mask_chunks(dit: DiT, split: Split) -> int:
     """
     if split.mask_chunks <= 1 or split.usp * split.ag == 1 or split.ring > 1:
         return 1
-    local = dit.heads // split.tp // split.usp
-    kv_local = max(1, dit.kv_heads // split.tp // split.usp)
+    local, kv_local = (max(1, count // split.usp) for count in exchanged_heads(dit, split))
     usable = kv_local if kv_local < local else local  # a chunk of query heads needs its own KV heads
     return max(n for n in range(1, usable + 1) if usable % n == 0 and n <= split.mask_chunks)
 
@@ -133,7 +167,7 @@ def memory(dit: DiT, split: Split) -> Memory:
     host while denoising. Layerwise offload keeps the layer in use and the next one on the card and all weights pinned
     on the host, once per rank; its distributed kind pins only a shard.
     """
-    weights = dit.weights_gb / split.tp / split.pp
+    weights = dit.weights_gb / split.tp * max(stage_layers(dit, split)) / dit.layers
     encoders = dit.text_encoder_gb / split.world + dit.vae_gb
     host = 0.0
     if split.offload == "cpu-offload":

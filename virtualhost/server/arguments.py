@@ -49,7 +49,13 @@ def parse(arguments: Sequence[str], scenario: Scenario, environment: Mapping[str
         pp=options.pipeline_parallel_size,
         offload=offloads[0] if offloads else "",
         mask_chunks=options.mask_chunks,
+        pad_heads=options.ulysses_mode == "advanced_uaa",
     )
+    if split.ag > 1 and split.usp * split.ring > 1:  # vllm_omni/diffusion/data.py:364
+        raise LaunchError(
+            "AllGather-KV (allgather_degree>1) is mutually exclusive with Ulysses/Ring in v1. "
+            f"Got ulysses_degree={split.usp}, ring_degree={split.ring}, allgather_degree={split.ag}."
+        )
     world = options.num_gpus or split.world
     if world != split.world:
         raise LaunchError(
@@ -94,6 +100,7 @@ def _parser() -> argparse.ArgumentParser:
         ("--mask-chunks",),
     ):
         add(*names, type=_positive, default=1)
+    add("--ulysses-mode", choices=("strict", "advanced_uaa"), default="strict")
     for name in ("--text-encoder-tp-size", "--vae-patch-parallel-size"):
         add(name, type=_positive)
     for name in (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from virtualhost.host.split import DEGREES, OFFLOADS, Split
 from virtualhost.host.strict import ScenarioError
@@ -75,7 +75,7 @@ class Ask:
 def parse_split(name: str) -> Split:
     """Return the split of a form's name such as ``tp1-usp4`` or ``tp1-usp2-ring2+layerwise-offload+mask4``."""
     parts, *features = name.split("+")
-    values: dict[str, int] = {}
+    values: dict[str, Any] = {}
     for part in parts.split("-"):
         match = re.fullmatch(rf"({'|'.join(DEGREES)})([1-9]\d*)", part)
         if match is None or match[1] in values:

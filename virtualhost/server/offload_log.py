@@ -16,7 +16,7 @@ Said = tuple[str, str]  # file and line, text
 
 def offload_lines(split: Split, layers: int, rank: int) -> Iterator[Said]:
     """Yield what one rank says while it starts, for a pipeline with one transformer of so many layers."""
-    blocks = layers // split.pp
+    blocks = -(-layers // split.pp)
     if split.offload == "cpu-offload":
         yield "__init__.py:179", "Enabling offloader backend: ModelLevelOffloadBackend"
         text = "Model-level offloading enabled: transformer <-> text_encoder (mutual exclusion)"

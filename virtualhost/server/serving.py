@@ -107,7 +107,7 @@ class ServingSession:
             return self._broken(early, [Chunk(0.0, first)], 1.0)
         reason = refusal(self.scenario.dit, self.asked)
         if reason is not None:
-            return self._ended([Chunk(0.0, first)], 1.0, "exit", grammar.crash(0, f"ValueError: {reason}"))
+            return self._ended([Chunk(0.0, first)], 1.0, "exit", grammar.crash(0, reason))
         dead, layers = self._dead_offload, self.scenario.dit.layers
         offload = grammar.offload(clock, layers) if dead is None or dead.logged else grammar.warning(clock, dead.text)
         chunks = [Chunk(0.0, first), Chunk(0.2, grammar.groups(clock) + offload)]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from virtualhost.host.model import HostModel
-from virtualhost.host.split import Split, local_tokens, mask_chunks, offload_axis
+from virtualhost.host.split import Split, exchanged_heads, local_tokens, mask_chunks, offload_axis
 from virtualhost.step.simulator import COMPUTE, COPY, Op, Simulator
 
 _VECTOR_FIXED_NS = 2500
@@ -29,14 +29,14 @@ class Layer:
         self.tokens = local_tokens(dit, active)
         width = dit.head_dim * dit.bytes_per_value
         heads, kv_heads = dit.heads // split.tp, max(dit.kv_heads // split.tp, 1)
-        kv_sent = max(kv_heads, active.usp)  # fewer KV heads than ranks are repeated before the exchange
-        self.q_bytes, self.kv_bytes = self.tokens * heads * width, self.tokens * kv_sent * width
+        sent, kv_sent = exchanged_heads(dit, active)
+        self.q_bytes, self.kv_bytes = self.tokens * sent * width, self.tokens * kv_sent * width
         self.hidden_bytes = self.tokens * dit.hidden * dit.bytes_per_value
         self.hidden, self.heads, self.kv_heads = dit.hidden, heads, kv_heads
         self._flops_per_ns = rates.matmul_tflops * 1e3
         queries = self.tokens * active.usp
         keys = queries * active.ag
-        pairs = queries * keys * (heads // active.usp) * dit.head_dim
+        pairs = queries * keys * (sent // active.usp) * dit.head_dim
         self.attention_ns = round(4 * pairs / (rates.attention_tflops * 1e3))
         self.uneven = behaviour.uneven_alltoall
 
@@ -112,7 +112,7 @@ class Layer:
             self._masked_attention()
         else:
             self._plain_attention()
-        self._row_parallel(self.heads * width)
+        self._row_parallel(self.heads * width, summed=not self.model.dit.parallel_block)
         self.vector("Add", 3 * self.hidden_bytes)
 
     def _plain_attention(self) -> None:
@@ -226,15 +226,15 @@ class Layer:
         self._row_parallel(inner)
         self.vector("Add", 3 * self.hidden_bytes)
 
-    def _row_parallel(self, inner: int) -> None:
+    def _row_parallel(self, inner: int, *, summed: bool = True) -> None:
         """A product whose inner dimension is split over the tensor-parallel group, and the sum of its parts."""
-        if self.split.tp > 1 and self.model.behaviour.overlap_tensor_parallel:
+        if self.split.tp > 1 and summed and self.model.behaviour.overlap_tensor_parallel:
             halves = (self.tokens // 2, self.tokens - self.tokens // 2)
             for tokens in halves:
                 self.matmul(inner, self.hidden, tokens=tokens)
-                summed = self.allreduce(tokens * self.hidden * self.model.dit.bytes_per_value)
-            self.sim.wait(summed)
+                last = self.allreduce(tokens * self.hidden * self.model.dit.bytes_per_value)
+            self.sim.wait(last)
             return
         self.matmul(inner, self.hidden)
-        if self.split.tp > 1:
+        if self.split.tp > 1 and summed:
             self.sim.wait(self.allreduce(self.hidden_bytes))

@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from virtualhost.host.model import Fabric, HostModel
-from virtualhost.host.split import Split, refusal
+from virtualhost.host.split import Split, refusal, stage_layers
 from virtualhost.step.layers import Layer
 from virtualhost.step.simulator import AI_CPU, Group, Op, Row, Simulator, transfer_cost
 
@@ -194,7 +194,7 @@ class _Step:
                     self._handover(stages[stage - 1], ranks)
                 else:
                     self._edge(64)
-                self._layers()
+                self._layers(stage_layers(self.model.dit, split)[stage])
         self._finish(stages)
         return StepTimeline(
             self.model, split, self.cards, sim.groups, tuple(sim.ops), tuple(self.segments), self._stage_ns()
@@ -227,10 +227,9 @@ class _Step:
         self.layer.matmul(inner, self.model.dit.hidden)
         self.layer.vector("Add", 3 * self.layer.hidden_bytes)
 
-    def _layers(self) -> None:
+    def _layers(self, count: int) -> None:
         """Issue the layers of the active pipeline stage, repeating those whose starting state was met before."""
         sim, layer, jitter = self.sim, self.layer, self.model.behaviour.jitter
-        count = self.model.dit.layers // self.split.pp
         offloaded = self.split.offload.endswith("layerwise-offload")
         weights: list[int] | None = None
         self._flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from anchormatrix.engines.base import EngineLimits, EngineRule
 from anchormatrix.engines.vllm_omni import VllmOmni
 from anchormatrix.records.form import Form
 
@@ -11,18 +12,25 @@ from anchormatrix.records.form import Form
 class DummyRun(VllmOmni):
     """Launches of ``python -m anchormatrix.engines.dummy_run``; ``engine.model`` names one of its configurations.
 
-    Which combinations diffusers and torch can split is left to them: a server that they refuse ends at start-up with
-    their message, which is the evidence of a form that did not run through.
+    Which combinations torch can split is left to it: a server that it refuses ends at start-up with its message, which
+    is the evidence of a form that did not run through.
     """
 
     name = "dummy-run"
 
+    def limits(self) -> EngineLimits:
+        """Diffusers' parallel attention has neither pipeline stages nor all-gather-KV, and pads nothing."""
+        return EngineLimits(
+            release="dummy run",
+            degrees=("tp", "usp", "ring", "cfg"),
+            places={
+                EngineRule.HEADS: "(diffusers' models/attention_dispatch.py)",
+                EngineRule.SEQUENCE: "(diffusers' hooks/context_parallel.py: EquipartitionSharder)",
+            },
+        )
+
     def refusal(self, form: Form) -> str | None:
-        """What the engine has no flag for at all."""
-        if form.pp > 1:
-            return "the dummy run has no pipeline parallelism"
-        if form.ag > 1:
-            return "the dummy run has no all-gather-KV attention"
+        """See :class:`~anchormatrix.engines.base.Engine`."""
         if form.offload:
             return f"the dummy run has no {form.offload}: its small model stays on the card"
         return super().refusal(form)

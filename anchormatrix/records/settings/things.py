@@ -116,7 +116,8 @@ class ModelSettings(Section, frozen=True, kw_only=True):
 
     ``activation_gb`` is the peak of one card without any split of the sequence; ``guidance_branches`` is the number of
     forwards that one denoise step needs (2 with classifier-free guidance); ``cross_attention`` says whether layers
-    attend to the text separately (else it is joined to the sequence). Without ``kv_heads`` every head has its own K
+    attend to the text separately (else it is joined to the sequence), ``parallel_block`` whether attention and
+    feed-forward of a layer run side by side and are summed together. Without ``kv_heads`` every head has its own K
     and V; without ``ffn_dim`` its divisibility is not checked; without ``sparse_block`` attention is dense.
     """
 
@@ -135,6 +136,7 @@ class ModelSettings(Section, frozen=True, kw_only=True):
     attention_mask: bool = False
     sparse_block: Annotated[int, Meta(ge=1, le=MANY, description="tokens")] | None = None
     cross_attention: bool = False
+    parallel_block: bool = False
 
     @property
     def kv_head_count(self) -> int:
