@@ -212,6 +212,12 @@ def test_a_form_the_engine_cannot_start_is_refused(split: Split, text: str) -> N
         simulate_step(HOST, split, tuple(range(split.world)))
 
 
+def test_all_gather_kv_is_served_alone_but_can_be_pictured_beside_ulysses() -> None:
+    both = Split(usp=2, ag=2)
+    assert "mutually exclusive with Ulysses/Ring" in (refusal(DiT(), both) or "")
+    assert simulate_step(SMALL, both, QUAD).step_ns > 0
+
+
 def test_grouped_query_heads_are_not_repeated_over_ulysses_ranks_but_can_be_padded() -> None:
     few = replace(DiT(), heads=28, kv_heads=7)
     assert "key_head_cnt=7, ulysses_degree=2" in (refusal(few, Split(usp=2)) or "")

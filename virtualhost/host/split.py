@@ -68,6 +68,21 @@ class Split:
 
 
 def refusal(dit: DiT, split: Split) -> str | None:
+    """Return the exception with which the engine ends instead of serving this form of the model, or None."""
+    return degrees_refusal(split) or model_refusal(dit, split)
+
+
+def degrees_refusal(split: Split) -> str | None:
+    """Return why the engine takes no such degrees together, whatever the model (vllm-omni 0.30, ``data.py:364``)."""
+    if split.ag > 1 and split.usp * split.ring > 1:
+        return (
+            "AssertionError: AllGather-KV (allgather_degree>1) is mutually exclusive with Ulysses/Ring in v1. "
+            f"Got ulysses_degree={split.usp}, ring_degree={split.ring}, allgather_degree={split.ag}."
+        )
+    return None
+
+
+def model_refusal(dit: DiT, split: Split) -> str | None:
     """Return the exception with which the engine ends when it loads or first runs this form of the model, or None.
 
     The texts are those of vLLM (``distributed/utils.py``: ``divide``) and of vllm-omni 0.30 (``ulysses.py:517``,

@@ -51,11 +51,6 @@ def parse(arguments: Sequence[str], scenario: Scenario, environment: Mapping[str
         mask_chunks=options.mask_chunks,
         pad_heads=options.ulysses_mode == "advanced_uaa",
     )
-    if split.ag > 1 and split.usp * split.ring > 1:  # vllm_omni/diffusion/data.py:364
-        raise LaunchError(
-            "AllGather-KV (allgather_degree>1) is mutually exclusive with Ulysses/Ring in v1. "
-            f"Got ulysses_degree={split.usp}, ring_degree={split.ring}, allgather_degree={split.ag}."
-        )
     world = options.num_gpus or split.world
     if world != split.world:
         raise LaunchError(

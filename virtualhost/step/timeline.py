@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from virtualhost.host.model import Fabric, HostModel
-from virtualhost.host.split import Split, refusal, stage_layers
+from virtualhost.host.split import Split, model_refusal, stage_layers
 from virtualhost.step.layers import Layer
 from virtualhost.step.simulator import AI_CPU, Group, Op, Row, Simulator, transfer_cost
 
@@ -162,9 +162,9 @@ def collective_ns(fabric: Fabric, family: str, tensor_bytes: int, cards: Sequenc
 def simulate_step(model: HostModel, split: Split, cards: tuple[int, ...]) -> StepTimeline:
     """Return the timeline of one denoise step of a form; rank k runs on ``cards[k]``.
 
-    Raises :class:`SplitError` with the engine's reason when the form cannot start, or the cards do not match it.
+    Raises :class:`SplitError` with the engine's reason when the model cannot be split so, or the cards do not match it.
     """
-    reason = refusal(model.dit, split)
+    reason = model_refusal(model.dit, split)
     if reason is None and len(cards) != split.world:
         reason = f"the form needs {split.world} cards and {len(cards)} are visible"
     if reason is not None:
