@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from anchormatrix.config.merge import DEFAULT_FILE, load_settings
 from anchormatrix.engines.base import EngineLimits, EngineRule
+from anchormatrix.engines.open import open_engine
 from anchormatrix.planning.candidates import (
     check,
     enumerate_forms,
@@ -17,6 +19,10 @@ from anchormatrix.planning.candidates import (
 )
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.settings.things import ModelSettings
+from virtualhost.host.model import DiT
+from virtualhost.host.split import refusal
+from virtualhost.host.strict import build
+from virtualhost.server.exchange import parse_split
 
 WAN = ModelSettings(
     layers=40,
@@ -173,3 +179,23 @@ def test_a_missing_pair_is_said_with_its_reason():
         "2 cards: the same-size pair is missing (tp2-usp1: text encoder fails to load). Form comparisons rest on the "
         "next size; numbers of different card counts are scaling statements, not form comparisons."
     )
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        {},
+        {"kv_heads": 8},
+        {"heads": 28, "kv_heads": 7, "ffn_dim": 14336},
+        {"sequence_tokens": 32763},
+        {"layers": 6},
+        {"guidance_branches": 1},
+    ],
+)
+def test_the_virtual_host_refuses_what_is_excluded_and_nothing_else(figures):
+    settings = load_settings(DEFAULT_FILE)
+    model, dit = replace(settings.model, **figures), build(DiT, figures)
+    limits = open_engine(settings).limits()
+    for form in (*splits(4), *splits(7), *splits(8)):
+        excluded, refused = check(form, model, limits), refusal(dit, parse_split(form.name))
+        assert (excluded is None) == (refused is None), (form.name, excluded, refused)
