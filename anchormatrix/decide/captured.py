@@ -112,8 +112,6 @@ def step_parts(
 def _doubt(attribution: Attribution, own: float | None, inflation: float | None) -> str:
     if attribution.capture and attribution.capture.status is CaptureStatus.ON_RAMP:
         return "the capture fell on the ramp"
-    if attribution.effect and not attribution.effect.ok:
-        return f"the capture does not prove the form: {attribution.effect.failures[0].text}"
     if own is None or inflation is None:
         return "no step without the profiler to compare its capture with"
     return "the captured step is not like the timed ones" if stands_out(own, inflation) else ""

@@ -19,7 +19,9 @@ from anchormatrix.measure.bandwidth.curve import Curves
 from anchormatrix.records.attribution import (
     Attribution,
     AttributionStatus,
+    Check,
     Collectives,
+    Effect,
     Family,
     MaskBound,
     Masking,
@@ -31,7 +33,7 @@ from anchormatrix.records.bandwidth import SweepPoint
 from anchormatrix.records.cells import cell_of
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.gates import Fix
-from anchormatrix.records.session import SessionStatus
+from anchormatrix.records.session import Capture, CaptureStatus, SessionStatus
 from anchormatrix.records.settings.things import ModelSettings
 from virtualhost.host.scenario import load_scenario
 from virtualhost.host.split import Split
@@ -276,6 +278,31 @@ def test_bandwidth_is_compared_only_at_equal_concurrency_and_kept_unexplained():
     assert bandwidths([slow_in_model], {"tp1-usp2": masked}) == ()  # two communicators at once, swept with one
     noisy = replace(slow_in_model, few_doubt="dispersion 33.0 % is above 3 %")
     assert bandwidths([noisy], {"tp1-usp2": bound}) == ()
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ({}, ""),
+        ({"capture": Capture(status=CaptureStatus.ON_RAMP, request=2)}, "the capture fell on the ramp"),
+        ({"effect": Effect(ok=False, checks=(Check("usp2", False, "0 calls of 40"),))}, "no capture of this form"),
+    ],
+)
+def test_a_capture_says_why_it_may_not_be_read(facts, why):
+    found = evidence_of({"tp1-usp2": msgspec.structs.replace(captured_step(600, 100, 0, 0.6), **facts)})
+    assert (found["tp1-usp2"].capture_doubt, found["tp1-usp2"].captured is None) == (why, bool(why))
+
+
+def test_a_capture_in_a_cell_that_may_not_be_read_may_not_be_read_either():
+    cells = [
+        cell_of("c2-x", "tp1-usp2", "few", "all", [1.0, 1.3], 33.0, "dispersion 33.0 % is above 3 %"),
+        cell_of("c2-x", "tp1-usp2", "anchor", "all", [1.0], 0.4),
+    ]
+    (found,) = gather([], [session_record("tp1-usp2")], cells, {"tp1-usp2": captured_step(600, 100, 0, 0.6)})
+    why = "dispersion 33.0 % is above 3 %"
+    assert (found.ranked_s, found.captured, found.exposed_share) == (1.0, None, None)
+    assert found.capture_doubt == f"the cell it was captured in may not be read: {why}"
+    assert found.drift_doubt == f"few steps: {why}"
 
 
 def test_a_form_without_heads_or_keys_to_exchange_has_nothing_to_mask():
