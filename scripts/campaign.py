@@ -12,6 +12,8 @@ and by hardness. Every hardness has an option, so that each can be judged alone:
 from __future__ import annotations
 
 import argparse
+import shlex
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from campaigns import tables
+from campaigns.faults.document import write_section
 from campaigns.figure import draw_figure
 from campaigns.hardness import HARD, PLAIN, RANGES, SHARES, Hardness
 from campaigns.hosts import draw
@@ -50,22 +53,31 @@ def main() -> int:
     if arguments.list:
         _list(results)
     own = tuple(rule for rule in shown if rule in PRODUCT)
-    without = sum(not result.choice for result in results)
-    print(
-        f"{len(results)} hosts, seed {arguments.seed}; {without} of them leave nothing to choose and are not counted\n"
-    )
-    print(tables.rules_table(results, rules))
-    print("\n" + tables.product_lines(results, own))
-    print("\n" + tables.margin_table(results, shown))
-    for rule in own:
-        print("\n" + tables.hardness_table(results, rule))
+    text = tables.report(results, rules, shown, own)
+    print(text)
     print(f"\n{sum(result.seconds for result in results):.0f} s of processor time")
+    if arguments.write:
+        file, section = arguments.write
+        write_section(Path(file), section, f"```\n$ {_command()}\n{text}\n```")
     if arguments.figure:
         draw_figure(arguments.figure, results, FAMILIES, own)
     if arguments.json:
         hosts = [asdict(result) for result in results]
         write_json(arguments.json, {"seed": arguments.seed, "hardness": asdict(hard), "hosts": hosts})
     return 0
+
+
+def _command() -> str:
+    """The command as it was given, without what does not change the result."""
+    words, kept = iter(sys.argv[1:]), list[str]()
+    for word in words:
+        if word == "--write":
+            next(words), next(words)
+        elif word in ("--jobs", "--json"):
+            next(words)
+        else:
+            kept.append(word)
+    return f"python scripts/campaign.py {shlex.join(kept)}"
 
 
 def _list(results: list[HostResult]) -> None:
@@ -101,6 +113,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rules", nargs="+", choices=known, metavar="RULE", help="only these of: " + "; ".join(known))
     parser.add_argument("--list", action="store_true", help="also print every host that was not decided rightly")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every host's result to FILE")
+    parser.add_argument("--write", nargs=2, metavar=("FILE", "SECTION"), help="put the tables into this document")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw wrong against decided and card time to FILE")
     hard = parser.add_argument_group("hardness")
     hard.add_argument("--plain", action="store_true", help="only forms, margins and deviations; others as given")

@@ -59,6 +59,7 @@ def _by_margin(axes: Axes, results: Sequence[HostResult], own: Sequence[str]) ->
     """Decided, in bars with intervals, and wrong of decided as numbers above them."""
     width = 0.8 / max(1, len(own))
     for number, (rule, colour) in enumerate(zip(own, COLOURS, strict=False)):
+        axes.bar([], [], color=colour, alpha=0.6, label=rule)
         for place, (low, high) in enumerate(MARGINS):
             score = Score([result for result in results if low < result.margin_pct <= high], rule)
             if not score.hosts:

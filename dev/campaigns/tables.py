@@ -54,6 +54,19 @@ class Score:
         )
 
 
+def report(results: Sequence[HostResult], rules: Sequence[str], shown: Sequence[str], own: Sequence[str]) -> str:
+    """All tables: every rule, what only the ``own`` rules of the product say, by margin, and by hardness."""
+    without = sum(not result.choice for result in results)
+    parts = [
+        f"{len(results)} hosts, {without} of them leave nothing to choose and are not counted",
+        rules_table(results, rules),
+        product_lines(results, own),
+        margin_table(results, shown),
+        *(hardness_table(results, rule) for rule in own),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
 def rules_table(results: Sequence[HostResult], rules: Sequence[str]) -> str:
     """One line for each rule: decided, wrong of decided with its 95 % interval, dead features won, card time."""
     head = (
