@@ -26,10 +26,16 @@ _DOMAINS: tuple[Domains, ...] = (
     (tuple(range(8)), tuple(range(8, 16))),
 )
 
+# of a sequence that needs padding: the engine pads; it does not and says so; it does not although it says it does
+_PADDING = ("padded", "missing", "wrong")
+
 
 @dataclass(frozen=True)
 class Experiment:
-    """One host and the question asked of it: which of ``forms`` is best on ``size`` cards at ``full_steps`` steps."""
+    """One host and the question asked of it: which of ``forms`` is best on ``size`` cards at ``full_steps`` steps.
+
+    ``declared``: whether the product knows of the model that its engine pads the sequence and has pipeline stages.
+    """
 
     number: int
     scenario: Scenario
@@ -38,6 +44,7 @@ class Experiment:
     figures: ModelSettings
     full_steps: int
     captures: bool = False
+    declared: bool = True
 
     def session_number(self, form: str, window: int) -> int:
         """Which start on the host the one of a form in a window is, whatever else is measured; even windows reverse."""
@@ -86,13 +93,14 @@ def _attempt(rngs: _Numbers, number: int, hard: Hardness) -> Experiment | None:
         behaviour=behaviour,
         serving=Serving(startup_s=rng.uniform(25, 90)),
     )
-    forms = _forms(rngs["forms"], scenario, size)
+    padding = rngs["padding"].choice(_PADDING) if padded else ""
+    forms = _forms(rngs["forms"], scenario, size, pipelined=padding != "missing")
     if len({degrees(form) for form in forms}) < 2:
         return None
     names = tuple(form.name for form in forms)
     troubled = rngs["trouble"].random() < hard.trouble
     faults = form_trouble(rngs["faults"], forms) if troubled else ()
-    if padded and rngs["padding"].random() < 0.5:
+    if padding in ("missing", "wrong"):
         faults += missing_padding(dit, forms)
     scenario = replace(
         scenario,
@@ -115,6 +123,7 @@ def _attempt(rngs: _Numbers, number: int, hard: Hardness) -> Experiment | None:
         figures=_figures(dit),
         full_steps=full,
         captures=rngs["captures"].random() < hard.captures,
+        declared=padding != "missing",
     )
 
 
@@ -124,9 +133,10 @@ def _group(domains: Domains, size: int) -> tuple[int, ...]:
     return cards[:size] if size <= len(domains[0]) or size == len(cards) else ()
 
 
-def _forms(rng: random.Random, scenario: Scenario, size: int) -> tuple[Split, ...]:
+def _forms(rng: random.Random, scenario: Scenario, size: int, *, pipelined: bool) -> tuple[Split, ...]:
     """Two to eight of the forms that start on the host, in the order of their enumeration."""
-    found = startable(scenario, size, chunks=(1, rng.choice((2, 4, 5, 8))))
+    able = startable(scenario, size, chunks=(1, rng.choice((2, 4, 5, 8))))
+    found = [form for form in able if pipelined or form.pp == 1]
     count = min(len(found), rng.randint(2, 8))
     return tuple(sorted(rng.sample(found, count), key=found.index))
 

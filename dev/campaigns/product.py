@@ -32,6 +32,7 @@ from campaigns.hosts import Experiment
 from campaigns.rulings import Ruling
 from campaigns.starts import Starts
 
+_UNKNOWN_MODEL = "someone/another-transformer"  # of which the engine declares neither padding nor pipeline stages
 _MASKING = ("--mask-chunks", "{mask_chunks}")
 
 
@@ -54,7 +55,7 @@ def settings_of(experiment: Experiment, design: str) -> Settings:
     matrix = {"sizes": (experiment.size,), "forms": {experiment.size: names}, "design": Design(design)}
     return replace(
         base,
-        engine=replace(base.engine, extra_args=_MASKING),
+        engine=replace(base.engine, extra_args=_MASKING, **({} if experiment.declared else {"model": _UNKNOWN_MODEL})),
         model=experiment.figures,
         matrix=replace(base.matrix, **matrix),
         selection=replace(base.selection, host_memory_gb=experiment.scenario.serving.host_memory_gb),

@@ -20,7 +20,7 @@ def startable(scenario: Scenario, size: int, *, chunks: Sequence[int] = (1,)) ->
     for split in _splits(size):
         for count in chunks:
             form = replace(split, mask_chunks=count)
-            if refusal(scenario.dit, form) is None and mask_chunks(scenario.dit, form) == count and _one_kind(form):
+            if refusal(scenario.dit, form) is None and mask_chunks(scenario.dit, form) == count:
                 found += [variant for variant in variants(form) if fits(scenario, variant)][:1]
     return tuple(found)
 
@@ -36,11 +36,6 @@ def fits(scenario: Scenario, form: Split) -> bool:
     need = memory(scenario.dit, form)
     free = scenario.cards.memory_mb - scenario.cards.driver_memory_mb - 4  # a few MB of difference between cards
     return need.card_gb * 1e9 / 2**20 <= free and need.host_gb * form.world <= scenario.serving.host_memory_gb
-
-
-def _one_kind(form: Split) -> bool:
-    """Ring and all-gather-KV both move K and V; an engine has one of them at work."""
-    return form.ring == 1 or form.ag == 1
 
 
 def _splits(size: int) -> Iterator[Split]:
