@@ -68,7 +68,7 @@ def _rank_bound(rank: int, kernels: pd.DataFrame, row: Mapping[Hashable, Any], o
     total, alone = chosen.sum_ns, _alone_ns(chosen, attention, chunks, options.layers)
     per = options.layers or 1
     communication = int(row["communication_ns"])
-    ceiling = bound(total, hide, alone)
+    ceiling = bound(total, hide, alone or 0.0)
     under = (chosen.union & union(attention.start, attention.end)).total / total if total else 0.0
     found = MaskBound(
         rank=rank,
@@ -92,26 +92,26 @@ def _rank_bound(rank: int, kernels: pd.DataFrame, row: Mapping[Hashable, Any], o
     )
     warnings = (
         *_contradiction(found, len(attention.start), options),
-        *_chunk_warnings(found, requested, options),
+        *_chunk_warnings(found, requested, options, unequal=alone is None),
         *_warnings(found, groups, chosen, options),
     )
-    return _timed(msgspec.structs.replace(found, warnings=warnings), alone / per, row, options)
+    return _timed(msgspec.structs.replace(found, warnings=warnings), (alone or 0.0) / per, row, options)
 
 
-def _alone_ns(group: Group, attention: Attention, chunks: int, layers: int | None) -> float:
+def _alone_ns(group: Group, attention: Attention, chunks: int, layers: int | None) -> float | None:
     """The family's time that no attention can hide: in every layer the forward calls of the first chunk and the reverse
     calls of the last.
 
     Names do not tell forward from reverse, so the split of a chunk's calls that leaves least counts. A capture that is
-    not chunked as asked has an equal share of the total. Where a layer's calls are no equal chunks (a ring's first turn
-    needs none) nothing is known to run alone.
+    not chunked as asked has an equal share of the total. None where a layer's calls are no equal chunks (a ring's first
+    turn needs none, or another collective is mixed in): then nothing is known to run alone.
     """
     passes, rest = divmod(len(attention.start), chunks)
     if rest or (layers and passes % layers):
         return group.sum_ns / chunks
     each, rest = divmod(len(group.start), passes * chunks)
     if rest:
-        return 0.0
+        return None
     calls = (group.end - group.start).reshape(passes, each * chunks)
     forward = np.concatenate([[0], np.cumsum(calls.sum(axis=0))])  # of the first k calls of all layers
     return float(min(forward[k] + forward[-1] - forward[len(forward) - 1 - each + k] for k in range(each + 1)))
@@ -169,12 +169,14 @@ def _chunks_seen(attention: Attention, layers: int | None) -> int:
     return kernels // layers if layers and kernels >= layers and kernels % layers == 0 else 1
 
 
-def _chunk_warnings(found: MaskBound, requested: int, options: MaskOptions) -> Iterator[str]:
+def _chunk_warnings(found: MaskBound, requested: int, options: MaskOptions, *, unequal: bool) -> Iterator[str]:
     if options.chunks is None:
         yield f"chunks were not given: {requested} taken from the attention kernels per layer"
     if found.chunks != requested:
         yield f"{requested} chunks do not divide {options.local_heads} local heads; {found.chunks} are used"
-    if found.chunks == 1 and not found.bound:
+    if unequal:
+        yield f"the calls of {found.family} are not {found.chunks} equal chunks a layer: only attention bounds it"
+    elif found.chunks == 1:
         yield "one chunk hides nothing: the bound is 0"
 
 

@@ -138,6 +138,7 @@ def test_a_rings_first_turn_needs_no_transfer_so_attention_may_hide_all_of_them(
     rows = [collective(0, 8, "batchSendRecv"), attention(0, 10), attention(10, 20)]
     found = one(rows, layers=1, chunks=2)
     assert (found.bound, found.under_attention, found.achievement) == (1.0, 1.0, 1.0)
+    assert "the calls of batchSendRecv are not 2 equal chunks a layer: only attention bounds it" in found.warnings
 
 
 def test_other_compute_beside_the_exchange_is_hidden_time_but_not_attentions():
