@@ -12,7 +12,7 @@ from anchormatrix.measure.order import SessionOrder
 from anchormatrix.measure.ramp import judge_ramp
 from anchormatrix.measure.rows import Row
 from anchormatrix.measure.served import DidNotRunError
-from anchormatrix.measure.serverlog.failures import may_differ
+from anchormatrix.measure.serverlog.causes import may_differ
 from anchormatrix.measure.serverlog.parse import ServeLog
 from anchormatrix.records.host import HostState
 from anchormatrix.records.requests import Role

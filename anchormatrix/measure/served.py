@@ -12,7 +12,7 @@ from anchormatrix.engines.base import ServeCommand
 from anchormatrix.engines.serving import Response, ServingClient
 from anchormatrix.errors import AnchorMatrixError, HostError
 from anchormatrix.hosts.base import Host, Lease, RunningProcess, StopRecord, SupervisedCommand
-from anchormatrix.measure.serverlog.failures import failure_of, first_errors, known_failure
+from anchormatrix.measure.serverlog.causes import failure_of, first_errors, known_failure
 from anchormatrix.measure.serverlog.grammar import plain_lines
 from anchormatrix.measure.serverlog.parse import Request, ServeLog, parse_serve_log
 from anchormatrix.records.requests import RequestStatus, Role

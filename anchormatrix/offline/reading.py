@@ -19,7 +19,7 @@ from anchormatrix.decide.verdict import judge
 from anchormatrix.engines.vllm_omni import expected_groups
 from anchormatrix.errors import ConfigError, InputError
 from anchormatrix.measure.ramp import judge_ramp
-from anchormatrix.measure.serverlog.failures import failure_of
+from anchormatrix.measure.serverlog.causes import failure_of
 from anchormatrix.measure.serverlog.parse import Request, ServeLog, closure_pct, parse_serve_log
 from anchormatrix.measure.serverlog.proof import prove
 from anchormatrix.records.cells import Cell

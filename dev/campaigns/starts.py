@@ -18,7 +18,7 @@ from anchormatrix.measure.live_cards import tenants, unfit
 from anchormatrix.measure.ramp import first_steady, judge_ramp
 from anchormatrix.measure.rows import aligned, records_of
 from anchormatrix.measure.served import Sent
-from anchormatrix.measure.serverlog.failures import failure_of
+from anchormatrix.measure.serverlog.causes import failure_of
 from anchormatrix.measure.serverlog.parse import parse_serve_log
 from anchormatrix.measure.serverlog.proof import prove
 from anchormatrix.records.attribution import Attribution

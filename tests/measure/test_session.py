@@ -358,3 +358,11 @@ def test_a_smoke_in_which_no_form_runs_rejects_the_group(tmp_path: Path) -> None
     world = World(tmp_path, start="exit")
     smoke, _ = run_smoke(whole_host(), [FORM], rig_of(world), tmp_path / "results")
     assert (smoke.status, [finding.kind for finding in smoke.findings]) == ("rejected", ["did_not_run"])
+
+
+def test_a_smoke_that_cannot_start_says_why_and_what_helps(tmp_path: Path) -> None:
+    smoke, _ = run_smoke(whole_host(), [FORM], rig_of(World(tmp_path, start="oom")), tmp_path / "results")
+    assert smoke.status == "rejected"
+    assert "the card's memory is full" in smoke.findings[0].text
+    assert smoke.failure.id == "out_of_memory_card"
+    assert smoke.failure.advice.startswith("Check: npu-smi info")

@@ -28,7 +28,7 @@ from anchormatrix.config.merge import load_settings
 from anchormatrix.engines.base import Engine
 from anchormatrix.engines.open import open_engine
 from anchormatrix.engines.serving import Response, ServingClient
-from anchormatrix.measure.serverlog.failures import known_failure
+from anchormatrix.measure.serverlog.causes import known_failure
 from anchormatrix.measure.serverlog.parse import Request, ServeLog, closure_pct, parse_serve_log
 from anchormatrix.measure.serverlog.proof import prove
 from anchormatrix.records.form import Form, parse_form

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from anchormatrix.measure.serverlog.failures import catalogue, failure_of, first_errors, known_failure
+from anchormatrix.measure.serverlog.causes import catalogue, failure_of, first_errors, known_failure
 from virtualhost.host.scenario import Scenario
 from virtualhost.host.strict import build
 from virtualhost.server.exchange import parse_split
 from virtualhost.server.serving import ServingSession
 
-LOGS = {path.stem: path.read_text(encoding="utf-8") for path in Path(__file__).with_name("failures").glob("*.log")}
+LOGS = {path.stem: path.read_text(encoding="utf-8") for path in Path(__file__).with_name("causes").glob("*.log")}
 CAPTURES = Path(__file__).resolve().parents[4] / "shared" / "captures"
 REQUEST = "INFO 11-03 12:00:01 [serving_video.py:477] Video sampling params: steps=4 guidance=5.0 seed=42\n"
 STAGE = (

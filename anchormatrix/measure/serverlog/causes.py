@@ -1,6 +1,6 @@
-"""Failures: from what a server logged to the cause, what to check and what helps.
+"""Causes of failures: from what a server logged to what went wrong, what to check and what helps.
 
-The knowledge is data, ``failures.yaml`` beside this file; here it is only matched. Errors of single ranks echo through
+The knowledge is data, ``causes.yaml`` beside this file; here it is only matched. Errors of single ranks echo through
 the others, so a line that tells a reason goes before one that tells only where it broke, and both before the news that
 another rank is gone. Among equals the first line counts: the rank that failed first wrote it.
 """
