@@ -17,6 +17,7 @@ for size in SIZES:
             session=update(f"{RESULTS}/{{contract}}/{{form}}/w{{window}}/session.json"),
             requests=update(f"{RESULTS}/{{contract}}/{{form}}/w{{window}}/requests.csv"),
             server=update(f"{RESULTS}/{{contract}}/{{form}}/w{{window}}/server.log"),
+            picture=update(f"{RESULTS}/{{contract}}/{{form}}/w{{window}}/output.bin"),
         log:
             f"{RESULTS}/logs/window-{{contract}}-{{form}}-w{{window}}.log",
         benchmark:
@@ -44,8 +45,32 @@ for size in SIZES:
             " --night={params.night:q} --deadline={resources.deadline:q} --out {output.session:q} > {log:q} 2>&1"
 
 
+rule outputs:
+    input:
+        needs(FILES.outputs, "contract"),
+        sessions=needs(FILES.sessions, "contract"),
+        requests=needs(FILES.requests, "contract"),
+        contract=f"{RESULTS}/{{contract}}/contract.json",
+        config=CONFIG,
+        plan=PLAN,
+    output:
+        f"{RESULTS}/{{contract}}/outputs.json",
+    log:
+        f"{RESULTS}/logs/outputs-{{contract}}.log",
+    conda:
+        "../envs/anchormatrix.yaml"
+    params:
+        limits=parameters.output_limits(SETTINGS),
+    message:
+        "Do the forms of {wildcards.contract} compute the same picture?"
+    shell:
+        "python scripts/rules/compare_outputs.py --config {input.config:q} --plan {input.plan:q} --contract {input.contract:q}"
+        " --sessions {input.sessions:q} --out {output:q} > {log:q} 2>&1"
+
+
 rule cells:
     input:
+        f"{RESULTS}/{{contract}}/outputs.json",
         sessions=needs(FILES.sessions, "contract"),
         requests=needs(FILES.requests, "contract"),
         attributions=needs(FILES.attributions, "contract"),
@@ -71,6 +96,7 @@ rule cells:
 
 rule contract_verdict:
     input:
+        f"{RESULTS}/{{contract}}/outputs.json",
         cells=f"{RESULTS}/{{contract}}/cells.csv",
         sessions=needs(FILES.sessions, "contract"),
         requests=needs(FILES.requests, "contract"),

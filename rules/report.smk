@@ -13,6 +13,7 @@ rule build_report:
         of_contracts("contract.json"),
         of_contracts("cells.csv"),
         of_contracts("verdict.json"),
+        of_contracts("outputs.json"),
         of_contracts("gates.json"),
         topology=f"{RESULTS}/topology.json",
         health=f"{RESULTS}/health.json",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from anchormatrix.cli.plan import add_plan
 from anchormatrix.config.merge import load_settings
 from anchormatrix.decide.effects.features import effects, without_dead
-from anchormatrix.decide.left_behind import planned_sessions, read_attributions
+from anchormatrix.decide.left_behind import planned_sessions, read_attributions, read_outputs
 from anchormatrix.planning.run_plan import required_run_plan
 from anchormatrix.records.contract import Contract, StoredContract
 from anchormatrix.records.settings.whole import Settings
@@ -19,12 +19,13 @@ from anchormatrix.store.sessions import TimedSession, read_session
 
 @dataclass(frozen=True)
 class ToJudge:
-    """What a command was given: the configuration, a contract, its planned forms and its sessions as they count."""
+    """What a command was given: the configuration, a contract, its planned forms, its sessions and their files."""
 
     settings: Settings
     contract: Contract
     forms: tuple[str, ...]
     sessions: tuple[TimedSession, ...]
+    paths: tuple[Path, ...]
 
 
 def judging_parser(description: str | None) -> argparse.ArgumentParser:
@@ -42,12 +43,20 @@ def judging_parser(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def read_to_judge(args: argparse.Namespace) -> ToJudge:
+def read_given(args: argparse.Namespace) -> ToJudge:
     """Read what the options name. Raises :class:`InputError` for a file that is missing or not what it should be."""
     contract = read_record(args.contract, StoredContract)
     planned = required_run_plan(args.plan, args.contract.resolve().parent.parent).of(contract.id)
-    paths = args.sessions or planned_sessions(args.contract.parent, planned)
-    settings, sessions = load_settings(args.config), [read_session(path, contract.id) for path in paths]
-    attributions = read_attributions(args.contract.parent, planned.forms)
-    proved = effects((timed.session for timed in sessions), attributions, settings.model)
-    return ToJudge(settings, contract, planned.forms, without_dead(sessions, proved))
+    paths = tuple(args.sessions or planned_sessions(args.contract.parent, planned))
+    sessions = tuple(read_session(path, contract.id) for path in paths)
+    return ToJudge(load_settings(args.config), contract, planned.forms, sessions, paths)
+
+
+def read_to_judge(args: argparse.Namespace) -> ToJudge:
+    """The same with the sessions as they count: void where the picture is another one, or a feature did nothing."""
+    given, folder = read_given(args), args.contract.parent
+    outputs = read_outputs(folder, given.contract.id)
+    sessions = [timed.held_to(outputs) for timed in given.sessions]
+    attributions = read_attributions(folder, given.forms)
+    proved = effects((timed.session for timed in sessions), attributions, given.settings.model)
+    return replace(given, sessions=without_dead(sessions, proved))

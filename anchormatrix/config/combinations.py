@@ -35,6 +35,8 @@ def check_combinations(settings: Settings) -> None:
     for size, cards in settings.groups.pinned.items():
         if len(set(cards)) != size:
             raise ConfigError(f"{list(cards)} is not {size} different cards", where=f"groups.pinned.{size}")
+    for name in settings.outputs.by_design:
+        _parsed(name, "outputs.by_design")
     _check_forms(settings)
 
 

@@ -19,6 +19,7 @@ from anchormatrix.records.cells import Cell
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import Form
 from anchormatrix.records.gates import FormBytes, Gates, Projection, Unexplained
+from anchormatrix.records.outputs import SessionOutput
 from anchormatrix.records.session import Session
 from anchormatrix.records.settings.things import ModelSettings
 from anchormatrix.records.verdict import Verdict
@@ -42,6 +43,7 @@ class Stored:
     memory: MemoryLimits | None = None
     sweep: Curves | None = None
     attributions: Mapping[str, Attribution] = field(default_factory=dict)
+    outputs: Sequence[SessionOutput] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
     windows: int = 2
     noise_floor_pct: float = 1.0
@@ -82,6 +84,7 @@ def judge_contract(stored: Stored, smaller: Sequence[Measured] = ()) -> Gates:
             windows=stored.windows,
             left_behind=stored.left_behind,
             group=stored.group,
+            outputs=stored.outputs,
         )
     )
     return Gates(

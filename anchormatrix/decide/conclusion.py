@@ -12,6 +12,7 @@ from anchormatrix.decide.evidence import FormEvidence
 from anchormatrix.decide.gates import GATES, UNKNOWN
 from anchormatrix.decide.group_state import UNKNOWN_GROUP, GroupState
 from anchormatrix.decide.projection import milliseconds, seconds
+from anchormatrix.outputs.said import not_compared, products
 from anchormatrix.records.decision import (
     Confidence,
     Decision,
@@ -24,6 +25,7 @@ from anchormatrix.records.decision import (
 )
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.gates import Gate, Projection, Unexplained
+from anchormatrix.records.outputs import SessionOutput
 from anchormatrix.records.settings.things import ModelSettings
 from anchormatrix.records.verdict import Verdict, VerdictStatus
 
@@ -44,6 +46,7 @@ class DecisionInputs:
     windows: int = 2
     left_behind: Sequence[FormEvidence] = ()
     group: GroupState = UNKNOWN_GROUP
+    outputs: Sequence[SessionOutput] = ()
 
 
 _BASIS = {
@@ -72,7 +75,7 @@ def decide(inputs: DecisionInputs) -> SizeDecision:
     runner, margin = _runner_up(inputs, winner)
     reversal = tuple(item.text for item in inputs.projections if item.against == winner and item.threshold is not None)
     unknowns = _unknowns(inputs)
-    conditions = (*_outside(inputs), *_conditions(inputs, winner, runner), *_links(inputs))
+    conditions = (*_outside(inputs), *products(inputs.outputs), *_conditions(inputs, winner, runner), *_links(inputs))
     by = f" by {margin:.1f} % over {runner}" if runner and margin is not None else ", the only form measured"
     apart = features_apart(parse_form(winner), parse_form(runner)) if runner else ""
     sentence = f"On {inputs.size} cards {winner} wins{by} at the anchor tier{apart}"
@@ -109,8 +112,7 @@ def _without_winner(inputs: DecisionInputs, tied: tuple[str, ...]) -> SizeDecisi
         outcome = DecisionOutcome.NOT_DECIDABLE
         sentence = f"On {inputs.size} cards no form can be chosen, because {reason.rstrip('.')}."
         sentence += f" What to do: {cure.rstrip('.')}." if cure else ""
-    outside = _outside(inputs)
-    undecided = outcome is DecisionOutcome.NOT_DECIDABLE
+    outside = (*_outside(inputs), *products(inputs.outputs))
     return SizeDecision(
         size=inputs.size,
         contract=inputs.contract,
@@ -124,7 +126,7 @@ def _without_winner(inputs: DecisionInputs, tied: tuple[str, ...]) -> SizeDecisi
         conditions=(*outside, *_links(inputs)),
         unknowns=_unknowns(inputs),
         reversal=(),
-        confidence=Confidence.NONE if undecided else _confidence(inputs, None),
+        confidence=_confidence(inputs, None) if outcome is DecisionOutcome.NO_DIFFERENCE else Confidence.NONE,
     )
 
 
@@ -220,7 +222,7 @@ def _grouped_query(inputs: DecisionInputs, winner: str, runner: str) -> list[str
 
 def _unknowns(inputs: DecisionInputs) -> tuple[str, ...]:
     found = [*feature_doubts(inputs.verdict.winner, {form.form.name: form.effects for form in inputs.evidence})]
-    found += [*inputs.group.doubts, *(item.text for item in inputs.unexplained)]
+    found += [*not_compared(inputs.outputs), *inputs.group.doubts, *(item.text for item in inputs.unexplained)]
     found += [f"{name} was not measured further: {reason}." for name, reason in inputs.skipped.items()]
     open_gates: dict[str, list[str]] = {}
     for gate in inputs.gates:

@@ -16,6 +16,7 @@ from anchormatrix.errors import ConfigError, InputError
 from anchormatrix.records.attribution import Attribution
 from anchormatrix.records.cells import ALL
 from anchormatrix.records.form import Form, parse_form
+from anchormatrix.records.outputs import Outputs
 from anchormatrix.records.plan import ContractPlan
 from anchormatrix.records.session import SessionStatus
 from anchormatrix.records.settings.values import ANCHOR
@@ -38,6 +39,12 @@ def read_attributions(folder: Path, forms: Iterable[str]) -> dict[str, Attributi
     """The attributions that a contract's folder holds of some forms."""
     analysed = {name: path for name in forms if (path := folder / name / "attribution.json").exists()}
     return {name: read_record(path, Attribution) for name, path in analysed.items()}
+
+
+def read_outputs(folder: Path, contract: str) -> Outputs:
+    """What a contract's outputs say; nothing when they were not compared."""
+    path = folder / "outputs.json"
+    return read_record(path, Outputs) if path.exists() else Outputs(contract, None, 0.0, ())
 
 
 def left_behind(folder: Path, contract: str, forms: Collection[str], settings: Settings) -> tuple[FormEvidence, ...]:

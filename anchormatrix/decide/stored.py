@@ -13,7 +13,7 @@ from anchormatrix.decide.assemble import Stored
 from anchormatrix.decide.cells import read_cells
 from anchormatrix.decide.evidence import gather
 from anchormatrix.decide.group_state import group_state
-from anchormatrix.decide.left_behind import left_behind, planned_sessions, read_attributions
+from anchormatrix.decide.left_behind import left_behind, planned_sessions, read_attributions, read_outputs
 from anchormatrix.decide.scaling import Measured
 from anchormatrix.measure.bandwidth.curve import Curves
 from anchormatrix.planning.configured import memory_limits
@@ -36,7 +36,8 @@ def read_stored(results: Path, contract: Contract, planned: ContractPlan, settin
     Raises :class:`InputError` naming a file that is there and unusable.
     """
     folder, names = results / contract.id, planned.forms
-    sessions = [read_record(path, Session) for path in planned_sessions(folder, planned)]
+    outputs = read_outputs(folder, contract.id)
+    sessions = [outputs.applied_to(read_record(path, Session)) for path in planned_sessions(folder, planned)]
     return Stored(
         contract=contract,
         forms=tuple(map(parse_form, names)),
@@ -47,6 +48,7 @@ def read_stored(results: Path, contract: Contract, planned: ContractPlan, settin
         memory=None if planned.card_gb is None else memory_limits(settings, planned.card_gb),
         sweep=read_sweep(results / "bandwidth" / f"{contract.id}.json"),
         attributions=read_attributions(folder, names),
+        outputs=outputs.sessions,
         skipped=_skipped(sessions, settings.matrix.windows),
         windows=settings.matrix.windows,
         noise_floor_pct=settings.verdict.noise_floor_pct,

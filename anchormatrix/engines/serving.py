@@ -9,7 +9,7 @@ import json
 import math
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anchormatrix.records.requests import RequestStatus
@@ -29,7 +29,8 @@ class Response:
     """What became of a request. ``status`` is ``ok``, ``error`` (the server refused) or ``lost`` (no answer arrived).
 
     ``fingerprint`` identifies the output: the first 16 hex digits of the SHA-256 of its bytes. ``peak_memory_mb`` is
-    the most device memory (in units of 2²⁰ bytes) that the request took, where the answer tells it.
+    the most device memory (in units of 2²⁰ bytes) that the request took, where the answer tells it. ``content`` are the
+    output's bytes and ``media`` their type.
     """
 
     status: RequestStatus
@@ -37,6 +38,8 @@ class Response:
     fingerprint: str | None = None
     error: str = ""
     peak_memory_mb: float | None = None
+    content: bytes = field(default=b"", repr=False)
+    media: str = ""
 
 
 class ServingClient:
@@ -70,7 +73,14 @@ class ServingClient:
         except _RefusedError as error:
             return Response(RequestStatus.ERROR, time.monotonic() - started, error=str(error))
         latency_s, fingerprint = time.monotonic() - started, hashlib.sha256(answer.content).hexdigest()[:16]
-        return Response(RequestStatus.OK, latency_s, fingerprint, peak_memory_mb=answer.peak_memory_mb)
+        return Response(
+            RequestStatus.OK,
+            latency_s,
+            fingerprint,
+            peak_memory_mb=answer.peak_memory_mb,
+            content=answer.content,
+            media=answer.media,
+        )
 
     def start_profile(self) -> str | None:
         """Switch the profiler on. Returns what went wrong, or ``None``."""
@@ -128,7 +138,7 @@ class ServingClient:
 
     def _video(self, steps: int) -> _Output:
         answer = self._post("/v1/videos/sync", files=_multipart(self.form_fields(steps)))
-        return _Output(answer.content, _megabytes(answer.headers.get("X-Peak-Memory-MB")))
+        return _Output(answer.content, _media(answer), _megabytes(answer.headers.get("X-Peak-Memory-MB")))
 
     def _video_async(self, steps: int) -> _Output:
         deadline = time.monotonic() + self._timeout_s
@@ -143,7 +153,8 @@ class ServingClient:
             job = _object(self._get(f"/v1/videos/{name}"))
         if job["status"] != "completed":
             raise _RefusedError(f"job {name} {job['status']}: {_short(job.get('error') or 'no reason given')}")
-        return _Output(self._get(f"/v1/videos/{name}/content").content, _megabytes(job.get("peak_memory_mb")))
+        video = self._get(f"/v1/videos/{name}/content")
+        return _Output(video.content, _media(video), _megabytes(job.get("peak_memory_mb")))
 
     def _image(self, steps: int) -> _Output:
         values = _object(self._post("/v1/images/generations", json=self.image_body(steps)))
@@ -152,7 +163,8 @@ class ServingClient:
         except (KeyError, IndexError, TypeError, binascii.Error):
             raise _RefusedError(f"no image in the answer: {_short(values)}") from None
         metrics = values.get("metrics")
-        return _Output(content, _megabytes(metrics.get("peak_memory_mb")) if isinstance(metrics, dict) else None)
+        peak_mb = _megabytes(metrics.get("peak_memory_mb")) if isinstance(metrics, dict) else None
+        return _Output(content, "image/*", peak_mb)
 
     def _profile(self, verb: str) -> str | None:
         try:
@@ -171,9 +183,10 @@ class ServingClient:
 
 
 class _Output(NamedTuple):
-    """An output's bytes, and the device memory that the request took, where the answer tells it."""
+    """An output's bytes, their type, and the device memory that the request took, where the answer tells it."""
 
     content: bytes
+    media: str
     peak_memory_mb: float | None
 
 
@@ -194,6 +207,10 @@ def _accepted(answer: requests.Response) -> requests.Response:
     if answer.status_code >= 400:
         raise _RefusedError(f"HTTP {answer.status_code}: {_short(answer.text)}")
     return answer
+
+
+def _media(answer: requests.Response) -> str:
+    return str(answer.headers.get("Content-Type", "")).partition(";")[0].strip().lower()
 
 
 def _object(answer: requests.Response) -> dict[str, Any]:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anchormatrix.measure.served import Sent
-from anchormatrix.measure.serverlog.parse import Request
+from anchormatrix.measure.serverlog.parse import Request, ServeLog
 from anchormatrix.records.requests import RequestRow, RequestStatus
+from anchormatrix.records.session import LogCounts
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,18 @@ def aligned(sent: Sequence[Sent], timed: Sequence[Request]) -> tuple[Row, ...]:
         else:
             rows.append(Row(sent[i], None))
     return tuple(rows)
+
+
+def counts_of(log: ServeLog, rows: Sequence[Row], closure_pct: float | None) -> LogCounts:
+    """What a session's log held."""
+    return LogCounts(
+        lines=log.lines,
+        unusable_lines=log.unusable_lines,
+        stage_lines=log.stage_lines,
+        lost_responses=sum(row.status is RequestStatus.LOST for row in rows),
+        denominators=dict(log.denominators),
+        closure_pct=closure_pct,
+    )
 
 
 def _pairs(sent: Sequence[Sent], timed: Sequence[Request], best: list[list[int]], i: int, j: int) -> bool:

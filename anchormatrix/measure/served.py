@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 from anchormatrix.engines.base import ServeCommand
@@ -101,6 +101,13 @@ class Served:
         """The device memory that each answer told of."""
         return [sent.response.peak_memory_mb for sent in self.sent]
 
+    def kept(self, role: Role, tier: str) -> tuple[int, Response] | None:
+        """The first answer of a kind that brought an output, and the request's number from 1."""
+        for number, sent in enumerate(self.sent, 1):
+            if (sent.role, sent.tier) == (role, tier) and sent.response.content:
+                return number, sent.response
+        return None
+
     def log_text(self) -> str:
         """The log as far as it has been written."""
         try:
@@ -118,6 +125,8 @@ class Served:
         """
         index, sent_s = len(self.sent), time.monotonic() - self._begun
         response = self._respond(index, steps)
+        if self.kept(role, tier):  # one output of a kind is enough to look at
+            response = replace(response, content=b"")
         self.sent.append(Sent(role, tier, steps, sent_s, response))
         request = self._timed(index)
         self.untimed = 0 if request is not None else self.untimed + 1

@@ -22,18 +22,18 @@ from anchormatrix.measure.judgement import Judgement, judge_session, ramp_of, re
 from anchormatrix.measure.order import SessionOrder, captures, session_command
 from anchormatrix.measure.ramp import first_steady
 from anchormatrix.measure.rig import Rig
-from anchormatrix.measure.rows import Row, aligned, records_of
+from anchormatrix.measure.rows import aligned, counts_of, records_of
 from anchormatrix.measure.served import DidNotRunError, Served, stop_of
-from anchormatrix.measure.serverlog.parse import ServeLog, closure_pct, parse_serve_log
+from anchormatrix.measure.serverlog.parse import closure_pct, parse_serve_log
 from anchormatrix.measure.serverlog.proof import prove
 from anchormatrix.records.host import HostState
-from anchormatrix.records.requests import RequestStatus, Role
+from anchormatrix.records.requests import Role
 from anchormatrix.records.session import (
     USABLE,
+    Answer,
     Capture,
     CaptureStatus,
     Circumstances,
-    LogCounts,
     Session,
     SessionStatus,
     Try,
@@ -47,10 +47,11 @@ _READS = 3
 
 @dataclass(frozen=True)
 class Finished:
-    """A session that was tried, with the text of its server's log."""
+    """A session that was tried, with the text of its server's log and the output that is kept of it."""
 
     timed: TimedSession
     log_text: str = ""
+    output: bytes = b""
 
     @property
     def session(self) -> Session:
@@ -75,7 +76,7 @@ def run_session(order: SessionOrder, rig: Rig) -> Finished:
         limit = rig.settings.health.contaminated_tries if contaminated else 1 + judgement.by_chance
         if len(tries) >= limit:
             whole = replace(session, tries=tuple(tries))
-            return Finished(TimedSession(whole, finished.timed.requests), finished.log_text)
+            return Finished(TimedSession(whole, finished.timed.requests), finished.log_text, finished.output)
         rig.say(f"measured again: {session.reason}")
 
 
@@ -225,20 +226,23 @@ class _Try:
             live_cards.require_room(self.host, self.scratch, self.settings)
         if judgement.suspect:
             self._suspect(judgement.suspect)
+        kept = served.kept(Role.MEASURED, ANCHOR)
         ramp = ramp_of(rows, self.settings.matrix.warmups.steady_pct)
         closure = closure_pct(row.timed for row in rows if row.timed is not None)
         session = replace(
             self._session(judgement, served.command, failure),
             proof=proof,
             ramp=ramp,
-            log=_counts(log, rows, closure),
+            log=counts_of(log, rows, closure),
             findings=remarks(rows, ramp, closure, proof) if measured else (),
             stopped_early=self.stopped_early,
             capture=self.capture,
+            output=Answer(kept[0], kept[1].media) if kept else None,
             stop=stop_of(served.stopped),
             circumstances=self._circumstances(before, after),
         )
-        return Finished(TimedSession(session, records_of(rows)), text), judgement
+        output = kept[1].content if kept else b""
+        return Finished(TimedSession(session, records_of(rows)), text, output), judgement
 
     def _session(self, judgement: Judgement, command: ServeCommand, failure: DidNotRunError | None) -> Session:
         """What is known of every attempt, also of one that started nothing."""
@@ -288,14 +292,3 @@ class _Try:
                 "framework_version": contract.framework_version,
             },
         )
-
-
-def _counts(log: ServeLog, rows: tuple[Row, ...], closure: float | None) -> LogCounts:
-    return LogCounts(
-        lines=log.lines,
-        unusable_lines=log.unusable_lines,
-        stage_lines=log.stage_lines,
-        lost_responses=sum(row.status is RequestStatus.LOST for row in rows),
-        denominators=dict(log.denominators),
-        closure_pct=closure,
-    )

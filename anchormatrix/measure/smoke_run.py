@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from anchormatrix.engines.base import ServeCommand
-from anchormatrix.errors import BusyError, ContractError, LeaseError
+from anchormatrix.errors import BusyError, ContractError, InputError, LeaseError
 from anchormatrix.hosts.base import Lease, StopRecord
 from anchormatrix.measure import live_cards
 from anchormatrix.measure.expectation import History, comparable, expected_step
@@ -22,6 +22,7 @@ from anchormatrix.measure.served import DidNotRunError, Served, stop_of
 from anchormatrix.measure.serverlog.parse import Request, parse_serve_log
 from anchormatrix.measure.serverlog.proof import prove
 from anchormatrix.measure.smoke import Expectation, SmokeJudgement, judge_smoke, smoke_step
+from anchormatrix.outputs.decoding import Output, broken
 from anchormatrix.planning.groups import show
 from anchormatrix.records.contract import Contract, ContractList, GroupCondition
 from anchormatrix.records.form import Form
@@ -35,7 +36,7 @@ from anchormatrix.store.codec import read_record
 
 @dataclass(frozen=True)
 class SmokeRun:
-    """What one served smoke brought: a request, or why there is none."""
+    """What one served smoke brought: a request, or why there is none; ``broken``: its output is no picture."""
 
     form: Form
     command: ServeCommand
@@ -45,6 +46,7 @@ class SmokeRun:
     evidence: tuple[str, ...]
     stopped: StopRecord | None
     failure: Failure | None = None
+    broken: bool = False
 
 
 def run_smoke(
@@ -140,7 +142,8 @@ def _beside_the_request(
 ) -> SmokeJudgement:
     """The judgement with what the request itself does not tell: failed starts, damaged or sick cards."""
     if runs[-1].request is None:
-        missed = tuple(Finding(FindingKind.DID_NOT_RUN, f"{item.form.name}: {item.problem}") for item in runs)
+        kinds = {False: FindingKind.DID_NOT_RUN, True: FindingKind.BROKEN_OUTPUT}
+        missed = tuple(Finding(kinds[item.broken], f"{item.form.name}: {item.problem}") for item in runs)
         judged = replace(judged, status=SmokeStatus.REJECTED, findings=missed)
     found = []
     if judged.status is SmokeStatus.UNVERIFIED and (damaged := damaged_within(contract, results, night=night)):
@@ -185,7 +188,7 @@ def smoke_under(contract: Contract, form: Form, rig: Rig, lease: Lease) -> Smoke
 
     served = Served(rig.host, rig.settings, command, lease=lease, log_path=f"{scratch}/server.log")
     request: Request | None = None
-    problem, failed = "", None
+    problem, failed, spoiled = "", None, ""
     try:
         with served:
             request = served.ask(Role.SMOKE, "", rig.settings.smoke.steps)
@@ -199,8 +202,21 @@ def smoke_under(contract: Contract, form: Form, rig: Rig, lease: Lease) -> Smoke
             problem = "the server logged no request"
         elif not proof.ok:  # its speed would be that of another form
             request, problem = None, f"did not take effect: {'; '.join(proof.failures)}"
+        elif spoiled := _no_picture(served, rig):
+            request, problem = None, f"the output {spoiled}"
     evidence, failure = (failed.evidence, failed.failure) if failed else ((), None)
-    return SmokeRun(form, served.command, started, request, problem, evidence, served.stopped, failure)
+    return SmokeRun(form, served.command, started, request, problem, evidence, served.stopped, failure, bool(spoiled))
+
+
+def _no_picture(served: Served, rig: Rig) -> str:
+    """Why the output is no picture. One that cannot be decoded says nothing of the cards."""
+    if not (kept := served.kept(Role.SMOKE, "")):
+        return ""
+    try:
+        return broken(Output(kept[1].content, kept[1].media))
+    except InputError as error:
+        rig.say(f"the output was not looked at: {error}")
+        return ""
 
 
 def smoke_command(contract: Contract, form: Form, rig: Rig, port: int) -> ServeCommand:

@@ -40,6 +40,10 @@ class RunFiles:
         """The requests of the same sessions."""
         return self.sessions(contract, "requests.csv")
 
+    def outputs(self, contract: str) -> list[str]:
+        """What the same sessions computed."""
+        return self.sessions(contract, "output.bin")
+
     def sessions_of_the_night(self) -> list[str]:
         """All sessions; they are made anew because the run was given a night. Raises :class:`ConfigError` without."""
         if not self.run.settings.night:

@@ -41,6 +41,11 @@ def verdict_limits(settings: Settings) -> str:
     )
 
 
+def output_limits(settings: Settings) -> str:
+    """What makes two outputs one picture."""
+    return digest(canonical_values(msgspec.to_builtins([settings.outputs, settings.model.bytes_per_value])))
+
+
 def model_figures(settings: Settings) -> str:
     """Changes when the model's figures or the rules of selection do."""
     return digest(canonical_values(msgspec.to_builtins([settings.model, settings.selection])))

@@ -147,6 +147,13 @@ class LogCounts(Record, frozen=True):
     closure_pct: float | None
 
 
+class Answer(Record, frozen=True):
+    """The answer kept beside the session in ``output.bin``: of which request, from 1, and its media type."""
+
+    request: int
+    media: str
+
+
 class Remark(Record, frozen=True):
     """What a reader must know of a measured session beside its numbers."""
 
@@ -236,7 +243,7 @@ class Session(FileRecord, frozen=True, kw_only=True, omit_defaults=True):
     What is ``None`` does not exist: a skipped session has neither times nor a log, a form that the engine refuses was
     never started. ``failure`` is why its server is gone, ``evidence`` the first errors of its ranks and the log's last
     lines. ``stopped_early`` says why the adaptive design ended it; ``generation`` how often it had been asked
-    for again; ``night`` names the sweep it belongs to, or is empty.
+    for again; ``output`` the answer that was kept to be compared; ``night`` names the sweep it belongs to, or is empty.
     """
 
     contract: str
@@ -257,6 +264,7 @@ class Session(FileRecord, frozen=True, kw_only=True, omit_defaults=True):
     findings: tuple[Remark, ...] | None = None
     stopped_early: str | None = None
     capture: Capture | None = None
+    output: Answer | None = None
     stop: Stop | None = None
     circumstances: Circumstances | None = None
     tries: tuple[Try, ...]

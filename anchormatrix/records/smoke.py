@@ -30,6 +30,7 @@ class FindingKind(enum.StrEnum):
     NO_TIMING = "no_timing"
     WARNING_CONFIRMED = "warning_confirmed"
     DID_NOT_RUN = "did_not_run"
+    BROKEN_OUTPUT = "broken_output"
     BUSY = "busy"
     UNVERIFIED = "unverified"
 

@@ -18,6 +18,7 @@ from anchormatrix.records.decision import Decision
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.gates import Gates
 from anchormatrix.records.host import HostHealth, Topology
+from anchormatrix.records.outputs import Outputs
 from anchormatrix.records.plan import RunPlan
 from anchormatrix.records.requests import RequestRow
 from anchormatrix.records.rerun import Rerun
@@ -136,6 +137,9 @@ def _measured(source: Source, contract: ListedContract, wanted: _Wanted) -> mode
     paths = [path for name in names for path in _session_files(folder / name) if wanted.session(path)]
     gates = source.part(folder / "gates.json", Gates, "the gates were not evaluated for this contract")
     sessions = [timed for path in paths if (timed := _session(source, path))]
+    outputs = source.part(folder / "outputs.json", Outputs, "the outputs were not compared")
+    if outputs.value:
+        sessions = [timed.held_to(outputs.value) for timed in sessions]
     return model.Measured(
         contract=contract,
         smoke=source.part(folder / "smoke.json", Smoke, "the smoke has not run"),
@@ -147,6 +151,7 @@ def _measured(source: Source, contract: ListedContract, wanted: _Wanted) -> mode
             for form in names
         },
         gates=gates,
+        outputs=outputs,
         bandwidth=source.part(
             source.root / "bandwidth" / f"{contract.id}.json", SizeSweep, "no size sweep of this group was made"
         ),

@@ -15,6 +15,7 @@ from anchormatrix.records.contract import Contract, ContractList, LedgerEntry, L
 from anchormatrix.records.decision import Decision, SizeDecision
 from anchormatrix.records.gates import Gates
 from anchormatrix.records.host import HostHealth, Topology
+from anchormatrix.records.outputs import Outputs
 from anchormatrix.records.rerun import Rerun
 from anchormatrix.records.settings.policies import VerdictSettings
 from anchormatrix.records.settings.values import ANCHOR, FEW
@@ -39,6 +40,7 @@ class Measured:
     attributions: Mapping[str, Part[Attribution]]
     gates: Part[Gates]
     bandwidth: Part[SizeSweep]
+    outputs: Part[Outputs]
 
     @cached_property
     def forms(self) -> tuple[str, ...]:

@@ -79,6 +79,7 @@ def _output(row: outputs.FormOutput) -> dict[str, Any]:
         **_values(row, ("form", "steps", "fingerprints", "requests", "windows", "outcome", "reason")),
         "tier": row.tier or None,
         "reference": row.reference or None,
+        "picture": _values(row.picture, ("status", "psnr_db", "text")) if row.picture else None,
         "check": _values(row.check, ("ok", "relative_distance", "limit")) if row.check else None,
     }
 

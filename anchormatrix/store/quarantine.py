@@ -20,6 +20,7 @@ from anchormatrix.records.contract import ContractList, LedgerEntry, StoredContr
 from anchormatrix.records.decision import Decision
 from anchormatrix.records.gates import Gates
 from anchormatrix.records.host import HostHealth, Topology
+from anchormatrix.records.outputs import Outputs
 from anchormatrix.records.requests import RequestRow
 from anchormatrix.records.session import Session
 from anchormatrix.records.smoke import Smoke
@@ -34,6 +35,7 @@ _OBJECTS: Mapping[str, type[FileRecord]] = {
     "contracts.json": ContractList,
     "c*-*/contract.json": StoredContract,
     "c*-*/smoke.json": Smoke,
+    "c*-*/outputs.json": Outputs,
     "c*-*/verdict.json": Verdict,
     "c*-*/gates.json": Gates,
     "c*-*/*/attribution.json": Attribution,

@@ -1,4 +1,4 @@
-"""The files of a session: ``session.json``, the ``requests.csv`` beside it, and the server's log."""
+"""The files of a session: ``session.json``, the ``requests.csv`` beside it, the server's log, and the output kept."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from functools import cached_property
 from pathlib import Path
 
 from anchormatrix.errors import InputError
+from anchormatrix.records.outputs import Outputs
 from anchormatrix.records.requests import RequestRow, Role
 from anchormatrix.records.session import Session, SessionStatus
 from anchormatrix.store.codec import read_record, read_table, write_record, write_table
-from anchormatrix.store.files import write_text
+from anchormatrix.store.files import write_bytes, write_text
 
 _AGAIN = "delete its folder; the next run measures it again"
 
@@ -27,6 +28,10 @@ class TimedSession:
     def place(self) -> tuple[str, int]:
         """Its form and window."""
         return self.session.form, self.session.window
+
+    def held_to(self, outputs: Outputs) -> TimedSession:
+        """The session by what its output says of it."""
+        return TimedSession(outputs.applied_to(self.session), self.requests)
 
     @cached_property
     def values_s(self) -> Mapping[str, tuple[float, ...]]:
@@ -68,8 +73,19 @@ def read_requests(path: Path) -> tuple[RequestRow, ...]:
     return read_table(path.with_name("requests.csv"), RequestRow, todo=_AGAIN)
 
 
-def write_session(path: Path, timed: TimedSession, log_text: str = "") -> None:
-    """Write ``server.log`` and ``requests.csv`` beside ``path``, then ``path`` itself: it stands for all three."""
+def read_output(path: Path) -> bytes:
+    """The ``output.bin`` beside a ``session.json``. Raises :class:`InputError` naming the file."""
+    file = path.with_name("output.bin")
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror})", where=str(file), todo=_AGAIN) from None
+
+
+def write_session(path: Path, timed: TimedSession, log_text: str = "", output: bytes = b"") -> None:
+    """Write ``server.log``, ``output.bin`` and ``requests.csv`` beside ``path``, then ``path`` itself, which stands for
+    all of them."""
     write_text(path.with_name("server.log"), log_text)
+    write_bytes(path.with_name("output.bin"), output)
     write_table(path.with_name("requests.csv"), RequestRow, timed.requests)
     write_record(path, timed.session)

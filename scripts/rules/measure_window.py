@@ -1,9 +1,9 @@
 """Serve one form once on the contract's cards and measure it: one session of one window.
 
-Writes session.json (--out), and requests.csv and server.log beside it. A form that does not run through, does not take
-effect or cannot be timed is a result with its evidence (exit code 0). When the live host no longer is the contract's,
-or somebody else uses its cards, nothing is written (exit code 2). Under the adaptive design a session that need not be
-measured is written with status skipped and the reason.
+Writes session.json (--out), and requests.csv, server.log and output.bin beside it. A form that does not run through,
+does not take effect or cannot be timed is a result with its evidence (exit code 0). When the live host no longer is the
+contract's, or somebody else uses its cards, nothing is written (exit code 2). Under the adaptive design a session that
+need not be measured is written with status skipped and the reason.
 
 Example:
   python scripts/rules/measure_window.py --config config/config.yaml --contract results/c4-…/contract.json \\
@@ -59,7 +59,7 @@ def main() -> int:
             print("\n".join(planned_requests(order, rig)))
             return 0
         finished = run_session(order, rig)
-    write_session(out, finished.timed, finished.log_text)
+    write_session(out, finished.timed, finished.log_text, finished.output)
     session = finished.session
     say(f"{session.form} window {session.window}: {session.status} {session.reason}".rstrip())
     if session.failure and session.failure.advice:

@@ -21,6 +21,7 @@ FLOORS = (
     {"history"},
     {"planning"},
     {"captures"},
+    {"outputs"},
     {"measure"},
     {"attribution"},
     {"decide"},

@@ -64,7 +64,12 @@ def test_a_session_with_damaged_requests_is_set_aside_whole(results: Path, damag
     requests = folder / "requests.csv"
     requests.write_text(damage(requests.read_text()))
     assert len(set_aside(results)) == 1
-    assert {path.name for path in folder.iterdir()} == {"requests.csv.damaged", "server.log", "session.json.damaged"}
+    assert {path.name for path in folder.iterdir()} == {
+        "requests.csv.damaged",
+        "server.log",
+        "output.bin",
+        "session.json.damaged",
+    }
 
 
 def test_only_the_damaged_lines_of_a_ledger_go(results: Path):

@@ -103,6 +103,20 @@ class VerdictSettings(Section, frozen=True, kw_only=True):
     window_drift_pct: Percent
 
 
+class OutputSettings(Section, frozen=True, kw_only=True):
+    """When two outputs at one seed are the same picture. ``psnr_db`` maps the bytes of a value to the least PSNR.
+
+    ``by_design`` are forms that are said to compute another picture, because they leave something out.
+    """
+
+    psnr_db: Annotated[Mapping[Size, Annotated[float, Meta(gt=0, le=1000, description="dB")]], BY_SIZE]
+    by_design: Annotated[tuple[str, ...], NO_REPEATS] = ()
+
+    def __post_init__(self) -> None:
+        if not self.psnr_db:
+            raise ValueError("no precision is given")
+
+
 class CaptureSettings(Section, frozen=True, kw_only=True):
     """Whether and how one step is captured by the profiler, and what is kept of it."""
 

@@ -16,6 +16,7 @@ from anchormatrix.records.settings.policies import (
     HistorySettings,
     MatrixSettings,
     NightlySettings,
+    OutputSettings,
     ReportSettings,
     SelectionSettings,
     SmokeSettings,
@@ -43,6 +44,7 @@ class Settings(Section, frozen=True, kw_only=True):
     health: HealthSettings
     matrix: MatrixSettings
     smoke: SmokeSettings
+    outputs: OutputSettings
     verdict: VerdictSettings
     capture: CaptureSettings
     attribution: AttributionSettings

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import inf
 
+from anchormatrix.records.outputs import OutputStatus, SessionOutput
 from anchormatrix.records.requests import RequestRow, RequestStatus, Role
 from anchormatrix.records.session import Check, SessionStatus
 from anchormatrix.records.settings.values import ANCHOR, FEW
@@ -18,9 +19,9 @@ NOTE = (
     "A fingerprint is the beginning of the sha256 of a response; warm-ups and repeats count, the captured request does "
     "not. Outputs of a contaminated session count, its times do not. The reference is one rank under the same "
     "workload, else the first form of the size. The engine's own check is what its ranks log before they serve: how "
-    "far this form is from the unsplit computation, and how far it may be. Equal fingerprints prove an equal "
-    "computation only where the server computes its answer: the virtual host makes it of prompt, seed, geometry and "
-    "steps alone, so that there it is equal for every form and proves nothing."
+    "far this form is from the unsplit computation, and how far it may be. The picture is the decoded answer to the "
+    "first anchor request of a session: forms add up in another order, so its worst frame has to be close, by the PSNR "
+    "that is asked for at the model's precision. A session that computes another picture is void."
 )
 REFERENCE, IDENTICAL, DIFFERS, VARIES, NOT_COMPARABLE = (
     "reference",
@@ -35,7 +36,10 @@ _COUNTED = (SessionStatus.MEASURED, SessionStatus.CONTAMINATED, SessionStatus.UN
 
 @dataclass(frozen=True)
 class FormOutput:
-    """The outputs of one form and tier. ``fingerprints`` are the different ones of ``requests`` answered requests."""
+    """The outputs of one form and tier. ``fingerprints`` are the different ones of ``requests`` answered requests.
+
+    ``picture`` is what the comparison says of the form's sessions at their worst.
+    """
 
     measured: Measured
     form: str
@@ -49,6 +53,7 @@ class FormOutput:
     outcome: str = NOT_COMPARABLE
     reference: str = ""
     reason: str = ""
+    picture: SessionOutput | None = None
 
     @property
     def stable(self) -> bool:
@@ -59,7 +64,8 @@ class FormOutput:
     def doubtful(self) -> bool:
         """Whether nothing vouches for the result: it varies, or differs without a check that it holds."""
         failed = self.check is not None and not self.check.ok
-        return failed or self.outcome == VARIES or (self.outcome == DIFFERS and self.check is None)
+        vouched = self.check is not None or (self.picture is not None and self.picture.status is OutputStatus.SAME)
+        return failed or self.outcome == VARIES or (self.outcome == DIFFERS and not vouched)
 
 
 def outputs(report: Report) -> tuple[FormOutput, ...]:
@@ -74,7 +80,8 @@ def _rows_of_form(report: Report, measured: Measured, form: str) -> list[FormOut
     if not _counted(sessions):
         gone = [timed for timed in sessions if timed.session.status is not SessionStatus.SKIPPED]
         why = "; ".join(dict.fromkeys(timed.session.status.replace("_", " ") for timed in gone))
-        return [FormOutput(measured, form, "", _worst_check(gone), reason=why)] if gone else []
+        row = FormOutput(measured, form, "", _worst_check(gone), reason=why, picture=_worst_picture(measured, form))
+        return [row] if gone else []
     return [_compared(report, measured, _gathered(measured, form, tier)) for tier in (FEW, ANCHOR)]
 
 
@@ -103,6 +110,7 @@ def _gathered(measured: Measured, form: str, tier: str) -> FormOutput:
         requests=len(found),
         printed=len(prints),
         windows=len(windows),
+        picture=_worst_picture(measured, form),
     )
 
 
@@ -116,6 +124,13 @@ def _answered(timed: TimedSession) -> Iterator[RequestRow]:
 def _worst_check(sessions: list[TimedSession]) -> Check | None:
     found = [proof.check for timed in sessions if (proof := timed.session.proof) and proof.check is not None]
     return max(found, key=lambda check: (not check.ok, _distance(check)), default=None)
+
+
+def _worst_picture(measured: Measured, form: str) -> SessionOutput | None:
+    worst_first = (OutputStatus.VOID, OutputStatus.NOT_COMPARED, OutputStatus.OTHER_PRODUCT, OutputStatus.SAME)
+    found = measured.outputs.value.of_form(form) if measured.outputs.value else ()
+    ranked = sorted(found, key=lambda one: (worst_first.index(one.status), one.psnr_db is None, one.psnr_db or 0.0))
+    return ranked[0] if ranked else None
 
 
 def _distance(check: Check) -> float:
@@ -159,11 +174,21 @@ def table(report: Report) -> Table:
             "\n".join(row.fingerprints) or "–",
             _repeats(row),
             _against(row),
+            row.picture.text if row.picture else row.measured.outputs.missing or "not compared",
             check_words(row.check),
         )
         for row in found
     )
-    columns = ("cards", "form", "tier", "output fingerprint", "windows and repeats", "result", "the engine's own check")
+    columns = (
+        "cards",
+        "form",
+        "tier",
+        "output fingerprint",
+        "windows and repeats",
+        "result",
+        "picture",
+        "the engine's own check",
+    )
     bad = frozenset(i for i, row in enumerate(found) if row.doubtful)
     return Table(columns, rows, bad=bad, empty="No session was run under a current contract.")
 
@@ -202,7 +227,7 @@ def reading(report: Report) -> str:
         return "No two forms have outputs that could be compared."
     sizes = dict.fromkeys(row.measured.contract.size for row in found)
     parts = [_of_size(size, [row for row in found if row.measured.contract.size == size]) for size in sizes]
-    if all(row.check is None for row in found):
+    if all(row.check is None and row.picture is None for row in found):
         parts.append("No engine logged a check of its own, so this rests on the responses alone.")
     return " ".join(parts)
 
@@ -212,8 +237,11 @@ def _of_size(size: int, found: list[FormOutput]) -> str:
     same = dict.fromkeys(row.form for row in found if row.form not in different)
     reference = found[0].reference
     parts = [f"{', '.join(same)} bit-identical to {reference}"] if same else []
-    parts += [
-        f"{form} not bit-identical to {row.reference}, its own check: {check_words(row.check)}"
-        for form, row in different.items()
-    ]
+    parts += [f"{form} not bit-identical to {row.reference}, {_vouching(row)}" for form, row in different.items()]
     return f"{count_of(size)}: {'; '.join(parts)}."
+
+
+def _vouching(row: FormOutput) -> str:
+    if row.check is None and row.picture is not None:
+        return row.picture.text
+    return f"its own check: {check_words(row.check)}"

@@ -95,7 +95,7 @@ def test_a_difference_that_no_check_explains_is_marked(tmp_path: Path) -> None:
 def test_a_void_form_shows_its_failed_check_and_no_output(tmp_path: Path) -> None:
     report = build(tmp_path, sizes=(1, 2), distances={"tp2-usp1": 0.02})
     assert outputs.table(report).rows[-1] == (
-        "2", "tp2-usp1", "–", "–", "–", "not comparable: void",
+        "2", "tp2-usp1", "–", "–", "–", "not comparable: void", "the outputs were not compared",
         "largest relative difference 2.0e-02, tolerance 1.0e-05: fails",
     )  # fmt: skip
 
