@@ -110,7 +110,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes (default 1)")
     parser.add_argument("--first", type=int, default=0, metavar="K", help="number of the first host (default 0)")
     known = tuple(dict.fromkeys((*RULES, *CURVES)))
-    parser.add_argument("--rules", nargs="+", choices=known, metavar="RULE", help="only these of: " + "; ".join(known))
+    parser.add_argument(
+        "--rules",
+        nargs="+",
+        choices=known,
+        metavar="RULE",
+        help=f"only these of: {'; '.join(known)}".replace("%", "%%"),
+    )
     parser.add_argument("--list", action="store_true", help="also print every host that was not decided rightly")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every host's result to FILE")
     parser.add_argument("--write", nargs=2, metavar=("FILE", "SECTION"), help="put the tables into this document")
