@@ -133,6 +133,9 @@ def test_masked_gathers_are_counted_where_there_is_no_all_to_all():
     name = "tp1-usp1-ag4+mask2"  # K and V of 10 layers in 2 branches: 40 gathers, 80 in chunks
     assert found(name, own=captured({"allGather": 81}, 0.3))[0].status == "proven"
     assert found(name, own=captured({"allGather": 41}, 0.0))[0].status == "void"
+    offloaded = "tp1-usp1-ag4+distributed-layerwise-offload+mask2"  # and 20 of weights, which nothing chunks
+    assert found(offloaded, own=captured({"allGather": 100}, 0.3))[-1].status == "proven"
+    assert found(offloaded, own=captured({"allGather": 60}, 0.3))[-1].status == "unproven"
 
 
 def test_without_a_capture_masking_is_unproven_and_says_why():
@@ -192,6 +195,18 @@ def test_the_memory_of_the_form_without_offload_counts_before_the_models_figures
     )
     assert one.status == "proven"
     assert found(LAYERWISE, proof(None, 25.0))[0].status == "void"
+
+
+def test_figures_tell_only_large_savings_and_say_what_to_measure():
+    name = "tp4-usp1+layerwise-offload"  # 5 GB of weights, 8 of activations, 1 of text encoder: 4 of 14 GB are saved
+    (one,) = found(name, proof(HOOKED, 14.0))
+    assert one.words == (
+        "layerwise-offload: 14.0 GB of the card at the peak; 14.0 GB without offload by the model's figures, it saves "
+        "4.0 GB, too little to tell; measure tp4-usp1 beside it"
+    )
+    sessions = [session_record("tp4-usp1", proof=proof(peak_gb=14.0)), session_record(name, proof=proof(HOOKED, 14.0))]
+    assert effects(sessions, {}, MODEL)[name][0].status == "void"
+    assert found(name, proof(HOOKED, 4.9))[0].status == "proven"  # less than its weights
 
 
 def test_figures_without_activations_prove_only_what_cannot_be_otherwise():

@@ -48,6 +48,7 @@ def masking(form: Form, known: Witnesses) -> Said:
     if counted is not None and seen <= without * (1 + _CALLS_OFF):
         return VOID, text
     chunks = mask_chunks(form, known.model, form.mask_chunks) if known.model else form.mask_chunks
-    if chunks > 1 and seen >= without * chunks * (1 - _CALLS_OFF):
+    chunked = min(without, known.figured(replace(plain, offload=""), kind) or without)  # gathers of weights are not
+    if chunks > 1 and seen >= (without + (chunks - 1) * chunked) * (1 - _CALLS_OFF):
         return PROVEN, text
     return UNPROVEN, f"{text}, which is not {chunks} times as many"

@@ -2,8 +2,8 @@
 
 Heard in this order: a log that refuses, or that names another kind; the device memory, against that of the same form
 without offload (as its server took it, else by the model's figures); in the capture, gathers of weights under the
-distributed kind, copies where the profiler lists them (Ascend's does not); last, the blocks that the log counts as
-hooked.
+distributed kind, copies where the profiler lists them (Ascend's does not); where memory is not told, the blocks that
+the log counts as hooked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from anchormatrix.records.form import Form
 from anchormatrix.records.session import OffloadSeen, Proof
 from anchormatrix.records.settings.things import ModelSettings
 
-_TELLING = 0.05  # an offload that saves a smaller share of the memory does not show in a reading
+# An offload that saves a smaller share of the card's memory does not show in a reading: two readings are as exact as
+# an allocator is, figures of a model only tell large savings apart from what they leave out.
+_READ, _FIGURED = 0.05, 0.4
 _SHARED = "distributed-layerwise-offload"
 
 
@@ -25,14 +27,11 @@ def offload(form: Form, proof: Proof | None, known: Witnesses) -> Said:
     seen = proof.offload if proof else None
     if otherwise := _logged_otherwise(form, seen):
         return VOID, otherwise
-    for said in (
-        _by_memory(form, proof.peak_memory_mb if proof else None, known),
-        _by_capture(form, known),
-        _by_log(form, seen, known.model),
-    ):
-        if said is not None:
-            return said
-    return UNPROVEN, "neither device memory nor a capture nor a count of hooked blocks tells that weights left the card"
+    memory = _by_memory(form, proof.peak_memory_mb, known) if proof and proof.peak_memory_mb else None
+    if memory is not None and memory[0] is not UNPROVEN:
+        return memory
+    said = _by_capture(form, known) or memory or _by_log(form, seen, known.model)
+    return said or (UNPROVEN, "neither device memory nor a capture nor the log's count of blocks tells of it")
 
 
 def _logged_otherwise(form: Form, seen: OffloadSeen | None) -> str:
@@ -48,24 +47,21 @@ def _logged_otherwise(form: Form, seen: OffloadSeen | None) -> str:
     return ""
 
 
-def _by_memory(form: Form, peak_mb: float | None, known: Witnesses) -> Said | None:
+def _by_memory(form: Form, peak_mb: float, known: Witnesses) -> Said | None:
     """Peak memory nearer to what the form needs with offload than without; the first rank's."""
-    if peak_mb is None or known.model is None:
+    if known.model is None:
         return None
     plain = replace(form, offload="")
     needs = memory_of(plain, known.model)
     saved = needs.total_gb - memory_of(form, known.model).total_gb
-    if saved < _TELLING * needs.total_gb:
-        return None
     read = [proof.peak_memory_mb for proof in known.proofs.get(plain.name, ()) if proof.peak_memory_mb]
-    peak, without, source = _gb(peak_mb), needs.total_gb, "by the model's figures"
-    if read:
-        without, source = _gb(max(read)), f"as {plain.name} took"
-    elif not known.model.activation_gb:  # the figures are not whole: only weights that do not fit in prove anything
-        if peak >= needs.weights_gb:
-            return None
-        return PROVEN, f"{peak:.1f} GB of the card at the peak, less than its weights of {needs.weights_gb:.1f} GB"
+    peak, without = _gb(peak_mb), _gb(max(read)) if read else needs.total_gb
+    source = f"as {plain.name} took" if read else "by the model's figures"
     text = f"{peak:.1f} GB of the card at the peak; {without:.1f} GB without offload {source}, it saves {saved:.1f} GB"
+    if not read and form.offload != "cpu-offload" and peak < needs.weights_gb:
+        return PROVEN, f"{peak:.1f} GB of the card at the peak, less than its weights of {needs.weights_gb:.1f} GB"
+    if saved < (_READ if read else _FIGURED) * without or not (read or known.model.activation_gb):
+        return UNPROVEN, f"{text}, too little to tell" + ("" if read else f"; measure {plain.name} beside it")
     return (PROVEN if peak < without - saved / 2 else VOID), text
 
 
