@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from contracts import store_contract, with_facts
 from measured import smoke_record
+from PIL import Image
 from serving_world import World, rig_of, small_settings, whole_host
 
 from anchormatrix.decide.cells import build_cells
@@ -22,10 +24,11 @@ from anchormatrix.measure.session import run_session
 from anchormatrix.measure.smoke_run import run_smoke
 from anchormatrix.records.contract import Contract, ContractList, GroupCondition, ListedContract
 from anchormatrix.records.form import parse_form
+from anchormatrix.records.session import Answer
 from anchormatrix.records.settings.whole import Settings
 from anchormatrix.records.smoke import Finding, FindingKind
 from anchormatrix.store.codec import write_record
-from anchormatrix.store.sessions import TimedSession, read_session, write_session
+from anchormatrix.store.sessions import TimedSession, read_output, read_session, write_session
 
 FORM = parse_form("tp1-usp4")
 
@@ -366,3 +369,28 @@ def test_a_smoke_that_cannot_start_says_why_and_what_helps(tmp_path: Path) -> No
     assert "the card's memory is full" in smoke.findings[0].text
     assert smoke.failure.id == "out_of_memory_card"
     assert smoke.failure.advice.startswith("Check: npu-smi info")
+
+
+def png(level: int, corner: int) -> bytes:
+    """A picture of one level but for its first pixel."""
+    stream = io.BytesIO()
+    picture = Image.new("RGB", (16, 16), (level,) * 3)
+    picture.putpixel((0, 0), (corner,) * 3)
+    picture.save(stream, format="PNG")
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(("corner", "status", "said"), [(0, "rejected", ["is black"]), (200, "unverified", [])])
+def test_a_smoke_whose_output_is_black_fails(tmp_path: Path, corner: int, status: str, said: list[str]) -> None:
+    world = World(tmp_path, picture=png(0, corner))
+    smoke, _ = run_smoke(whole_host(), [FORM], rig_of(world), tmp_path / "results")
+    broken = [finding.text for finding in smoke.findings if finding.kind is FindingKind.BROKEN_OUTPUT]
+    assert (smoke.status, broken) == (status, [f"tp1-usp4: the output {why}" for why in said])
+
+
+def test_the_first_anchor_output_is_kept_to_be_compared(tmp_path: Path) -> None:
+    finished = run_session(order(tmp_path), rig_of(World(tmp_path)))
+    assert (finished.output, finished.session.output) == (b"video of 10", Answer(6, "image/png"))
+    path = tmp_path / "w2" / "session.json"
+    write_session(path, finished.timed, finished.log_text, finished.output)
+    assert read_output(path) == b"video of 10"

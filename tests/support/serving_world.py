@@ -56,7 +56,8 @@ class World:
 
     ``faults`` maps a request number to ``error``, ``lost``, ``die`` or ``spoil``; ``start`` is ``ready``, ``oom`` or
     ``exit``. ``distance`` is what the server's check of its own result finds. ``tenant_after`` and ``alarm_after`` name
-    a number of finished servers after which somebody is on card 1.
+    a number of finished servers after which somebody is on card 1. ``picture`` is what every request is answered with;
+    without one it is no picture, and another for each number of steps.
     """
 
     folder: Path
@@ -73,6 +74,7 @@ class World:
     alarm_after: range = range(0)
     stop_how: str = "sigint"
     profile: str = "Name\nMatMul\n"
+    picture: bytes = b""
     servers: int = 0
     finished: int = 0
     started: list[tuple[str, ...]] = field(default_factory=list)
@@ -291,11 +293,13 @@ def _handler(process: FakeProcess) -> type[BaseHTTPRequestHandler]:
             if fault in ("die", "lost"):
                 self.close_connection = True
                 return
-            self._reply(500 if fault == "error" else 200, f"video of {steps}".encode())
+            picture = process.world.picture
+            self._reply(500 if fault == "error" else 200, picture or f"video of {steps}".encode())
 
         def _reply(self, status: int, data: bytes) -> None:
             with contextlib.suppress(OSError):
                 self.send_response(status)
+                self.send_header("Content-Type", "image/png")
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)

@@ -32,7 +32,7 @@ def test_expectations_name_forms_sizes_and_verdicts_that_exist(path):
     assert set(expect) <= {"sizes", "unavailable", "rejected", "smoke", "smoke_findings"}
     assert expect
     for size, said in expect.get("sizes", {}).items():
-        assert set(said) <= {"status", "winner", "group", "r", "did_not_run", "void", "unmeasurable"}
+        assert set(said) <= {"status", "winner", "group", "r", "did_not_run", "void", "unmeasurable", "picture"}
         assert said["status"] in STATUSES
         forms = [said["winner"], *said.get("r", {}), *said.get("did_not_run", {}), *said.get("void", {})]
         assert all(parse_split(form).world == size for form in forms if form)

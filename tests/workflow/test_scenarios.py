@@ -20,6 +20,8 @@ SCENARIOS = (
     "order_flip",
     "drift",
     "silent_noop",
+    "wrong_output",
+    "black_output",
     "crash_form",
     "no_stage_lines",
 )
@@ -83,6 +85,11 @@ def check_size(project: Project, name: str, size: int, wanted: dict, verdict: di
                 for cell in project.read("matrix_report/summary.json")["cells"]
                 if cell["contract"] == contract["id"]
             ), where
+    outputs = project.read(f"{contract['id']}/outputs.json")["sessions"] if "picture" in wanted else ()
+    for form, words in wanted.get("picture", {}).items():
+        said = [item for item in outputs if item["form"] == form]
+        assert [item["status"] for item in said] == ["void", "void"], where
+        assert all(word in item["text"] for item in said for word in words), where
 
 
 def check_smokes(project: Project, expected: dict) -> None:
