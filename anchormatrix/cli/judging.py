@@ -10,6 +10,8 @@ from anchormatrix.cli.plan import add_plan
 from anchormatrix.config.merge import load_settings
 from anchormatrix.decide.effects.features import effects, without_dead
 from anchormatrix.decide.left_behind import planned_sessions, read_attributions, read_outputs
+from anchormatrix.planning.adaptive import MatrixDesign
+from anchormatrix.planning.configured import matrix_design
 from anchormatrix.planning.run_plan import required_run_plan
 from anchormatrix.records.contract import Contract, StoredContract
 from anchormatrix.records.settings.whole import Settings
@@ -19,9 +21,10 @@ from anchormatrix.store.sessions import TimedSession, read_session
 
 @dataclass(frozen=True)
 class ToJudge:
-    """What a command was given: the configuration, a contract, its planned forms, its sessions and their files."""
+    """What a command was given: configuration and design, a contract, its forms, its sessions and their files."""
 
     settings: Settings
+    design: MatrixDesign
     contract: Contract
     forms: tuple[str, ...]
     sessions: tuple[TimedSession, ...]
@@ -46,10 +49,11 @@ def judging_parser(description: str | None) -> argparse.ArgumentParser:
 def read_given(args: argparse.Namespace) -> ToJudge:
     """Read what the options name. Raises :class:`InputError` for a file that is missing or not what it should be."""
     contract = read_record(args.contract, StoredContract)
-    planned = required_run_plan(args.plan, args.contract.resolve().parent.parent).of(contract.id)
+    plan, settings = required_run_plan(args.plan, args.contract.resolve().parent.parent), load_settings(args.config)
+    planned = plan.of(contract.id)
     paths = tuple(args.sessions or planned_sessions(args.contract.parent, planned))
     sessions = tuple(read_session(path, contract.id) for path in paths)
-    return ToJudge(load_settings(args.config), contract, planned.forms, sessions, paths)
+    return ToJudge(settings, matrix_design(settings, plan.noise), contract, planned.forms, sessions, paths)
 
 
 def read_to_judge(args: argparse.Namespace) -> ToJudge:

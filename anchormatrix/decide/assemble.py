@@ -81,7 +81,6 @@ def judge_contract(stored: Stored, smaller: Sequence[Measured] = ()) -> Gates:
             projections=projections,
             unexplained=open_differences,
             skipped=stored.skipped,
-            windows=stored.windows,
             left_behind=stored.left_behind,
             group=stored.group,
             outputs=stored.outputs,

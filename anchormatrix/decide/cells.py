@@ -27,18 +27,18 @@ def build_cells(sessions: Iterable[TimedSession], *, repeats: int, dispersion_pc
     """
     measured = [timed for timed in sessions if timed.session.status is SessionStatus.MEASURED]
     measured.sort(key=lambda timed: (timed.session.form, timed.session.window))
-    mixed = _mixed_tiers(measured)
-    windows: dict[tuple[str, str, str], list[Cell]] = {}
+    mixed = mixed_tiers(measured)
+    windows: dict[tuple[str, str, str], list[tuple[Cell, str]]] = {}
     for timed in measured:
         session = timed.session
         for tier, values in timed.values_s.items():
-            spread = spread_pct(values)
-            reason = _reason(len(values), spread, session.steady, repeats, dispersion_pct) or mixed.get(tier, "")
+            flaw, spread = _flaw(len(values), repeats, session.steady) or mixed.get(tier, ""), spread_pct(values)
+            reason = flaw or _too_wide(spread, dispersion_pct)
             cell = cell_of(session.contract, session.form, tier, str(session.window), values, spread, reason)
-            windows.setdefault((session.contract, session.form, tier), []).append(cell)
+            windows.setdefault((session.contract, session.form, tier), []).append((cell, flaw))
     cells: list[Cell] = []
     for found in windows.values():
-        cells += [*found, _combined(found)]
+        cells += [*(cell for cell, _ in found), _combined(found, dispersion_pct)]
     return tuple(cells)
 
 
@@ -86,29 +86,27 @@ def _check_whole(cells: Sequence[Cell], path: Path) -> None:
         raise InputError(what, where=str(path), todo=_AGAIN)
 
 
-def _reason(count: int, spread: float, steady: bool, repeats: int, limit: float) -> str:
+def _flaw(count: int, repeats: int, steady: bool) -> str:
+    """What is wrong with a cell of one window beside its noise."""
     if count < repeats:
         return f"{count} of {repeats} repeats"
-    if spread > limit:
-        return f"dispersion {spread:.1f} % is above {limit:g} %"
     return "" if steady else "the ramp did not settle before the repeats"
 
 
-def _combined(cells: Sequence[Cell]) -> Cell:
-    first = cells[0]
-    reasons = [f"window {cell.window}: {cell.reason}" for cell in cells if cell.reason]
-    return cell_of(
-        first.contract,
-        first.form,
-        first.tier,
-        ALL,
-        tuple(value for cell in cells for value in cell.values_s),
-        max(cell.dispersion_pct for cell in cells),
-        "; ".join(reasons),
-    )
+def _too_wide(spread: float, limit: float, where: str = "") -> str:
+    return f"dispersion {spread:.1f} %{where} is above {limit:g} %" if spread > limit else ""
 
 
-def _mixed_tiers(sessions: Sequence[TimedSession]) -> dict[str, str]:
+def _combined(found: Sequence[tuple[Cell, str]], limit: float) -> Cell:
+    """The cell over all windows. What drifts between windows is dispersion too."""
+    first, values = found[0][0], tuple(value for cell, _ in found for value in cell.values_s)
+    spread = spread_pct(values)
+    flaws = [f"window {cell.window}: {flaw}" for cell, flaw in found if flaw]
+    reason = "; ".join(flaws) or _too_wide(spread, limit, f" of {len(values)} repeats")
+    return cell_of(first.contract, first.form, first.tier, ALL, values, spread, reason)
+
+
+def mixed_tiers(sessions: Sequence[TimedSession]) -> dict[str, str]:
     """Tiers whose iterations come from a bar for some repeats and from the request for others, and disagree."""
     mixed: dict[str, str] = {}
     for tier in {tier for session in sessions for tier in session.denominators}:

@@ -9,6 +9,7 @@ import msgspec
 
 from anchormatrix.decide.effects.features import feature_doubts, features_apart, unproven
 from anchormatrix.decide.evidence import FormEvidence
+from anchormatrix.decide.fastest import interval, won_by
 from anchormatrix.decide.gates import GATES, UNKNOWN
 from anchormatrix.decide.group_state import UNKNOWN_GROUP, GroupState
 from anchormatrix.decide.projection import milliseconds, seconds
@@ -43,7 +44,6 @@ class DecisionInputs:
     projections: Sequence[Projection] = ()
     unexplained: Sequence[Unexplained] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
-    windows: int = 2
     left_behind: Sequence[FormEvidence] = ()
     group: GroupState = UNKNOWN_GROUP
     outputs: Sequence[SessionOutput] = ()
@@ -72,13 +72,13 @@ def decide(inputs: DecisionInputs) -> SizeDecision:
     tied = tuple(name for name in verdict.tied_with if name != winner)
     if winner is None:
         return _without_winner(inputs, tied)
-    runner, margin = _runner_up(inputs, winner)
+    nearest = verdict.selection.rivals[0]
+    runner = nearest.form
     reversal = tuple(item.text for item in inputs.projections if item.against == winner and item.threshold is not None)
     unknowns = _unknowns(inputs)
     conditions = (*_outside(inputs), *products(inputs.outputs), *_conditions(inputs, winner, runner), *_links(inputs))
-    by = f" by {margin:.1f} % over {runner}" if runner and margin is not None else ", the only form measured"
-    apart = features_apart(parse_form(winner), parse_form(runner)) if runner else ""
-    sentence = f"On {inputs.size} cards {winner} wins{by} at the anchor tier{apart}"
+    apart = features_apart(parse_form(winner), parse_form(runner))
+    sentence = f"On {inputs.size} cards {winner} {won_by(verdict.selection)} at the anchor tier{apart}"
     sentence += f"; {conditions[0][0].lower() + conditions[0][1:]}" if conditions else "."
     sentence += f" Unknown: {unknowns[0]}" if unknowns else ""
     sentence += _reverses(inputs, winner)
@@ -88,24 +88,28 @@ def decide(inputs: DecisionInputs) -> SizeDecision:
         outcome=DecisionOutcome.WINNER,
         winner=winner,
         runner_up=runner,
-        margin_pct=margin,
+        margin_pct=nearest.behind_pct,
+        margin_low_pct=nearest.low_pct,
+        margin_high_pct=nearest.high_pct,
         tied_with=tied,
         basis=_basis(inputs),
         sentence=sentence,
         conditions=conditions,
         unknowns=unknowns,
         reversal=reversal,
-        confidence=_confidence(inputs, margin),
+        confidence=_confidence(inputs),
     )
 
 
 def _without_winner(inputs: DecisionInputs, tied: tuple[str, ...]) -> SizeDecision:
     verdict = inputs.verdict
     reason, cure = verdict.reason or verdict.status, verdict.cure
-    if len(tied) > 1 and verdict.status is not VerdictStatus.UNSTABLE:
+    if len(tied) > 1:
         outcome = DecisionOutcome.NO_DIFFERENCE
         sentence = (
-            f"On {inputs.size} cards there is no difference between {listed(tied)}: it lies within the noise floor."
+            f"On {inputs.size} cards there is no difference between {listed(tied)}: "
+            f"{interval(verdict.selection.rivals[len(tied) - 2])} apart, below the {verdict.selection.zone_pct:g} % "
+            "that counts as one."
         )
         sentence += " Any of them may be used; choose by memory or simplicity."
     else:
@@ -120,13 +124,15 @@ def _without_winner(inputs: DecisionInputs, tied: tuple[str, ...]) -> SizeDecisi
         winner=None,
         runner_up=None,
         margin_pct=None,
+        margin_low_pct=None,
+        margin_high_pct=None,
         tied_with=tied,
         basis=_basis(inputs),
         sentence=" ".join((sentence, *outside)),
         conditions=(*outside, *_links(inputs)),
         unknowns=_unknowns(inputs),
         reversal=(),
-        confidence=_confidence(inputs, None) if outcome is DecisionOutcome.NO_DIFFERENCE else Confidence.NONE,
+        confidence=_confidence(inputs) if outcome is DecisionOutcome.NO_DIFFERENCE else Confidence.NONE,
     )
 
 
@@ -162,15 +168,6 @@ def _outside(inputs: DecisionInputs) -> tuple[str, ...]:
     return (f"Not in the matrix any more, but measured faster under this contract: {listed(told)}.",)
 
 
-def _runner_up(inputs: DecisionInputs, winner: str) -> tuple[str | None, float | None]:
-    steps = {form.form.name: form.step_anchor_s for form in inputs.evidence if form.usable and form.step_anchor_s}
-    own = steps.pop(winner, None)
-    if own is None or not steps:
-        return None, None
-    runner = min(steps, key=lambda name: steps[name] or 0.0)
-    return runner, 100.0 * ((steps[runner] or 0.0) / own - 1.0)
-
-
 def _basis(inputs: DecisionInputs) -> str:
     verdict, measured = inputs.verdict, [form for form in inputs.evidence if form.step_anchor_s and form.windows]
     windows = sorted({window for form in measured for window in form.windows})
@@ -179,10 +176,8 @@ def _basis(inputs: DecisionInputs) -> str:
     return f"{text}; {_BASIS[verdict.status]}"
 
 
-def _conditions(inputs: DecisionInputs, winner: str, runner: str | None) -> tuple[str, ...]:
+def _conditions(inputs: DecisionInputs, winner: str, runner: str) -> tuple[str, ...]:
     """Gating variables of the pair with the side that was measured."""
-    if runner is None:
-        return ()
     found: list[str] = []
     reversing = [item for item in inputs.projections if item.against == winner and item.threshold is not None]
     levels = {(item.form, item.quantity): item for item in reversed(reversing)}  # one level whatever the fix
@@ -245,19 +240,26 @@ def _reverses(inputs: DecisionInputs, winner: str) -> str:
     )
 
 
-def _confidence(inputs: DecisionInputs, margin: float | None) -> Confidence:
-    """``high``: two or more windows, complete, margin at least twice the noise floor, cards known to be as fast as they
-    should be; ``low``: one window or drift, or a feature of the winner without proof."""
-    windows = {window for form in inputs.evidence for window in form.windows}
-    verdict = inputs.verdict
-    if len(windows) < inputs.windows or verdict.status is VerdictStatus.INCOMPLETE:
-        return Confidence.LOW
+def _confidence(inputs: DecisionInputs) -> Confidence:
+    """How far the choice can be trusted.
+
+    ``low``: a planned form is missing, a window drifted beyond its limit, or a feature of the winner is unproven.
+    ``high``: every window saw the winner ahead of its nearest rival, the margin is at least twice the noise floor, its
+    interval leaves no doubt, the cells are quiet enough to be ranked, and the cards are known to be as fast as they
+    should be.
+    """
+    verdict, found = inputs.verdict, inputs.verdict.selection
     unproved = any(unproven(form.effects) for form in inputs.evidence if form.form.name == verdict.winner)
-    if unproved or any(drift.exceeds for drift in verdict.window_drift):
+    if unproved or verdict.status is VerdictStatus.INCOMPLETE or any(drift.exceeds for drift in verdict.window_drift):
         return Confidence.LOW
-    floor = max([1.0, *(form.dispersion_pct or 0.0 for form in inputs.evidence if form.usable)])
-    clear = margin is None or margin >= 2 * floor
-    return Confidence.HIGH if clear and not inputs.group.doubts else Confidence.MODERATE
+    if inputs.group.doubts or verdict.status is VerdictStatus.UNSTABLE:
+        return Confidence.MODERATE
+    nearest = found.rivals[0]
+    several = min((found.starts[form] for form in (found.leader or "", nearest.form)), default=0) > 1
+    clear = nearest.behind_pct >= 2 * found.zone_pct and (nearest.low_pct or 0.0) > 0 and verdict.windows_agree
+    if verdict.tied_with:  # two forms that are no different: the interval must say so
+        clear = max(abs(nearest.low_pct or 0.0), abs(nearest.high_pct or 0.0)) <= found.zone_pct
+    return Confidence.HIGH if clear and several else Confidence.MODERATE
 
 
 def overall(
@@ -281,6 +283,8 @@ def overall(
         winner=head.winner if head else None,
         runner_up=head.runner_up if head else None,
         margin_pct=head.margin_pct if head else None,
+        margin_low_pct=head.margin_low_pct if head else None,
+        margin_high_pct=head.margin_high_pct if head else None,
         basis=head.basis if head else "no contract",
         conditions=head.conditions if head else (),
         unknowns=head.unknowns if head else (),

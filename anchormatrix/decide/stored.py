@@ -74,15 +74,13 @@ def _skipped(sessions: Iterable[Session], windows: int) -> dict[str, str]:
 
 
 def skipped_sessions(results: Path, planned: ContractPlan, settings: Settings) -> list[str]:
-    """The sessions of the full design that the adaptive one left out or cut short, one sentence each."""
+    """The sessions of the full design that the adaptive one left out, one sentence each."""
     found = []
     windows = settings.matrix.windows
     for path in planned_sessions(results / planned.id, planned):
         session = read_record(path, Session)
-        skipped = session.status is SessionStatus.SKIPPED and session.window <= windows
-        if skipped or session.stopped_early:
-            reason = session.stopped_early or session.reason
-            found.append(f"{session.form} in window {session.window}: {reason}")
+        if session.status is SessionStatus.SKIPPED and session.window <= windows:
+            found.append(f"{session.form} in window {session.window}: {session.reason}")
     return found
 
 

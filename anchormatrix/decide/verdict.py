@@ -8,8 +8,11 @@ r(form) = step(anchor) ÷ step(few). In this order:
 - some |r − 1| above the limit: ``drift``;
 - otherwise ``extrapolates``: next time the few-step tier alone may be used.
 
-The noise floor of a pair is the larger of the configured floor and the larger dispersion of its cells; a difference
-within it is "no difference", and a flip within it is a tie.
+The noise floor of a pair is the larger of the configured floor and the difference that the noise between its server
+starts could make; a difference within it is "no difference", and a flip within it is a tie.
+
+Which form is fastest at the anchor is a question of its own (:mod:`anchormatrix.planning.ranking`): a form may win on
+noisy cells when enough starts say so, and the few-step ranking is still not to be used.
 """
 
 from __future__ import annotations
@@ -18,9 +21,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
-from anchormatrix.decide.cells import apart_pct, order_of, sign_of
+from anchormatrix.decide.cells import mixed_tiers, order_of, sign_of
+from anchormatrix.decide.fastest import fastest, windows_agree
 from anchormatrix.decide.left_out import left_out
 from anchormatrix.errors import ConfigError
+from anchormatrix.planning.adaptive import MatrixDesign, due, starts_of
+from anchormatrix.planning.ranking import Starts, half_width_pct, select
 from anchormatrix.records.cells import ALL, Cell
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.session import SessionStatus
@@ -45,11 +51,11 @@ def judge(
     sessions: Iterable[TimedSession],
     *,
     forms: Sequence[str],
-    windows: int,
+    design: MatrixDesign,
     limits: VerdictSettings,
 ) -> Verdict:
-    """Judge the cells of one contract. ``forms`` and ``windows`` are what was planned."""
-    return _Judge(contract, size, tuple(cells), tuple(sessions), tuple(forms), windows, limits).verdict()
+    """Judge the cells of one contract. ``forms`` are those planned, ``design`` how they were measured."""
+    return _Judge(contract, size, tuple(cells), tuple(sessions), tuple(forms), design, limits).verdict()
 
 
 class _Judge:
@@ -62,13 +68,19 @@ class _Judge:
         cells: tuple[Cell, ...],
         sessions: tuple[TimedSession, ...],
         forms: tuple[str, ...],
-        windows: int,
+        design: MatrixDesign,
         limits: VerdictSettings,
     ) -> None:
         self.contract, self.size = contract, size
         self.sessions = tuple(timed.session for timed in sessions)
-        self.forms, self.windows, self.limits = forms, windows, limits
+        self.forms, self.rule, self.limits = forms, design.rule, limits
         self.cells = {(c.form, c.tier, c.window): c for c in cells if c.form in forms}
+        self.due = due(forms, sessions, design)
+        own, mixed = [timed for timed in sessions if timed.session.form in forms], mixed_tiers(sessions)
+        alike = [tier for tier in (FEW, ANCHOR) if tier not in mixed]
+        self.starts: dict[str, Starts] = {tier: starts_of(own, design.repeats, tier) for tier in alike}
+        self.selection = select(self.starts.get(ANCHOR, {}), self.rule)
+        self.numbers = sorted({int(window) for _, _, window in self.cells if window != ALL})
 
     def verdict(self) -> Verdict:
         anchor, few = self._tier(ANCHOR, ALL), self._tier(FEW, ALL)
@@ -79,9 +91,9 @@ class _Judge:
         r = {form: anchor[form].step_s / few[form].step_s for form in self.forms if form in anchor and form in few}
         flips = self._flips(few, anchor)
         status, reason = self._status(unstable, missing, flips, r)
-        winner, tied, margin, why = self._winner(anchor, undecidable=bool(unstable))
-        decided = bool(winner or tied)
-        notes = [reason, why, *self._left_out(anchor, winner), self._drift_note(drifts, stands, decided=decided)]
+        best = fastest(self.selection)
+        decided = self.selection.decided
+        notes = [reason, best.text, *self._left_out(), self._drift_note(drifts, stands, decided=decided)]
         notes.append(self._blur_note(few, anchor))
         return Verdict(
             contract=self.contract,
@@ -92,22 +104,26 @@ class _Judge:
             order_few=order_of(few, self._floor),
             order_anchor=order_of(anchor, self._floor),
             ties=self._ties(anchor),
-            winner=winner,
-            tied_with=tied,
-            margin_pct=margin,
+            winner=best.winner,
+            tied_with=best.tied,
+            margin_pct=best.margin_pct,
             window_drift=drifts,
-            conclusion_stands=stands if any(drift.exceeds for drift in drifts) else None,
+            conclusion_stands=bool(stands and decided) if any(drift.exceeds for drift in drifts) else None,
             did_not_run=self._did_not_run(),
             missing=tuple(missing),
             cure=_CURES[status],
             limits=self.limits,
+            selection=self.selection,
+            windows_agree=windows_agree(self.selection, self.starts.get(ANCHOR, {})),
         )
 
     def _tier(self, tier: str, window: str) -> dict[str, Cell]:
         return {form: self.cells[key] for form in self.forms if (key := (form, tier, window)) in self.cells}
 
     def _floor(self, a: Cell, b: Cell) -> float:
-        return max(self.limits.noise_floor_pct, a.dispersion_pct, b.dispersion_pct)
+        windows = None if a.window == ALL else 1
+        noise = half_width_pct(self.starts.get(a.tier, {}), a.form, b.form, self.rule, windows=windows)
+        return max(self.limits.noise_floor_pct, *((a.dispersion_pct, b.dispersion_pct) if noise is None else (noise,)))
 
     def _unstable(self) -> list[str]:
         """Cells whose noise forbids a ranking; too few repeats is something missing, not noise."""
@@ -125,8 +141,7 @@ class _Judge:
             if form in blocked:
                 continue
             for tier in (FEW, ANCHOR):
-                have = [w for w in range(1, self.windows + 1) if (form, tier, str(w)) in self.cells]
-                lacking = [str(w) for w in range(1, self.windows + 1) if w not in have]
+                lacking = [str(w) for w in self.due[form] if (form, tier, str(w)) not in self.cells]
                 if lacking:
                     gone.append(f"{form}/{tier} in window {', '.join(lacking)}{self._why_lacking(form, lacking)}")
                 elif _only_short(self.cells[form, tier, ALL].reason):
@@ -175,36 +190,12 @@ class _Judge:
         most = max((abs(value - 1) * 100 for value in r.values()), default=0.0)
         return VerdictStatus.EXTRAPOLATES, f"both tiers agree and no step time changes by more than {most:.1f} %"
 
-    def _winner(
-        self, anchor: Mapping[str, Cell], *, undecidable: bool
-    ) -> tuple[str | None, tuple[str, ...], float | None, str]:
-        usable = {form: cell for form, cell in anchor.items() if cell.usable}
-        if undecidable:
-            return None, (), None, "No winner: the noise forbids a ranking"
-        if self.windows < 2 or any(self._one_window(form) for form in usable):
-            return None, (), None, "No winner: a single window never decides"
-        if len(usable) < 2:
-            return None, (), None, "No winner: fewer than two forms can be compared at the anchor"
-        ranked = sorted(usable.values(), key=lambda cell: cell.step_s)
-        best, second = ranked[:2]
-        margin = (second.step_s / best.step_s - 1) * 100
-        group = order_of(usable, self._floor)[0]
-        if len(group) > 1:
-            worst = usable[group[-1]]
-            text = f"No difference between {' and '.join(group)}: {apart_pct(best, worst):.1f} % apart"
-            return None, group, margin, f"{text}, the noise floor is {self._floor(best, worst):.1f} %"
-        return best.form, (), margin, f"{best.form} wins at the anchor by {margin:.1f} %"
-
-    def _left_out(self, anchor: Mapping[str, Cell], winner: str | None) -> list[str]:
+    def _left_out(self) -> list[str]:
         """Planned forms outside the ranking whose repeats cannot rule them out."""
-        usable = {form: cell for form, cell in anchor.items() if cell.usable}
-        leader = winner or min(usable, key=lambda form: usable[form].step_s, default=None)
-        floor = max(self.limits.noise_floor_pct, usable[leader].dispersion_pct) if leader else 0.0
-        found = left_out(self.forms, self.cells.values(), self.sessions, ranked=usable, leader=leader, floor_pct=floor)
+        leader, floor = self.selection.leader, self.limits.noise_floor_pct
+        ranked = self.selection.starts
+        found = left_out(self.forms, self.cells.values(), self.sessions, ranked=ranked, leader=leader, floor_pct=floor)
         return [item.text for item in found if item.lead_s and item.values_s and not item.ruled_out]
-
-    def _one_window(self, form: str) -> bool:
-        return sum((form, ANCHOR, str(w)) in self.cells for w in range(1, self.windows + 1)) < 2
 
     def _ties(self, anchor: Mapping[str, Cell]) -> tuple[tuple[str, str, float], ...]:
         pairs = combinations(anchor.values(), 2)
@@ -215,9 +206,7 @@ class _Judge:
         found = []
         for form in self.forms:
             for tier in (FEW, ANCHOR):
-                have = [
-                    self.cells[key] for w in range(1, self.windows + 1) if (key := (form, tier, str(w))) in self.cells
-                ]
+                have = [self.cells[key] for w in self.numbers if (key := (form, tier, str(w))) in self.cells]
                 if len(have) > 1:
                     drift = (have[-1].step_s / have[0].step_s - 1) * 100
                     found.append(Drift(form, tier, drift, abs(drift) > self.limits.window_drift_pct))
@@ -226,7 +215,7 @@ class _Judge:
     def _stands(self) -> bool | None:
         """Whether no window contradicts another: some form is among the best of every window at the anchor."""
         best = []
-        for window in range(1, self.windows + 1):
+        for window in self.numbers:
             tier = self._tier(ANCHOR, str(window))
             if len(tier) > 1:
                 best.append(set(order_of(tier, self._floor)[0]))

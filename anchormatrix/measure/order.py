@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,9 +17,8 @@ from anchormatrix.records.settings.whole import Settings
 class SessionOrder:
     """What to measure. ``results`` is the results folder; a capture goes to ``<results>/<contract>/<form>/capture``.
 
-    ``repeats`` (default: the configured ones) and ``stop`` belong to the adaptive design: ``stop`` is given the anchor
-    steps so far and says why the session ends now, or nothing. ``generation`` is how often the session has been asked
-    for again, ``night`` the sweep it belongs to; both are only noted.
+    ``repeats`` defaults to the configured ones. ``generation`` is how often the session has been asked for again,
+    ``night`` the sweep it belongs to; both are only noted.
     """
 
     contract: Contract
@@ -28,7 +26,6 @@ class SessionOrder:
     window: int
     results: Path
     repeats: int | None = None
-    stop: Callable[[Sequence[float]], str] | None = None
     generation: int = 0
     night: str = ""
 

@@ -88,7 +88,6 @@ class _Try:
         self.host, self.settings = rig.host, rig.settings
         self.began = datetime.now(UTC)
         self.clock = time.monotonic()
-        self.stopped_early = ""
         self.warmups: list[float] = []
         why = "only the first window captures" if order.window > 1 else "capture.enabled is off"
         self.capture = Capture(CaptureStatus.OFF, why=why)
@@ -147,17 +146,8 @@ class _Try:
                     timed[tier] += [request.step_s or 0.0] if request is not None else []
             if served.untimed > 1 or (done + 1 >= pairs and min(map(len, timed.values())) >= pairs):
                 break
-            if self._stops(timed[ANCHOR]):
-                break
         if self.capture.request is None and served.untimed <= 1:
             self._capture(served)
-
-    def _stops(self, anchor_s: list[float]) -> bool:
-        """Whether the adaptive design ends the session here; never when the place of a capture is fixed."""
-        if self.order.stop is None or self._capture_is_fixed():
-            return False
-        self.stopped_early = self.order.stop([step for step in anchor_s if step])
-        return bool(self.stopped_early)
 
     def _capture_is_fixed(self) -> bool:
         """A capture that the environment triggers is bound to a request number."""
@@ -235,7 +225,6 @@ class _Try:
             ramp=ramp,
             log=counts_of(log, rows, closure),
             findings=remarks(rows, ramp, closure, proof) if measured else (),
-            stopped_early=self.stopped_early,
             capture=self.capture,
             output=Answer(kept[0], kept[1].media) if kept else None,
             stop=stop_of(served.stopped),

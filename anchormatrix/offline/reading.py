@@ -6,6 +6,7 @@ window. Forms are compared only with forms on as many ranks.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from anchormatrix.measure.ramp import judge_ramp
 from anchormatrix.measure.serverlog.causes import failure_of
 from anchormatrix.measure.serverlog.parse import Request, ServeLog, closure_pct, parse_serve_log
 from anchormatrix.measure.serverlog.proof import prove
+from anchormatrix.planning.adaptive import MatrixDesign
+from anchormatrix.planning.configured import matrix_design
 from anchormatrix.records.cells import Cell
 from anchormatrix.records.form import Form, parse_form
 from anchormatrix.records.requests import RequestRow, RequestStatus, Role
@@ -105,11 +108,18 @@ def read_logs(folder: Path, tiers: Mapping[str, int], settings: Settings) -> Rea
                 [cell for cell in cells if cell.contract == contract],
                 sessions,
                 forms=list(dict.fromkeys(timed.session.form for timed in sessions)),
-                windows=max(timed.session.window for timed in sessions),
+                design=_design(sessions, settings),
                 limits=settings.verdict,
             )
         )
     return Reading(logs, cells, tuple(verdicts))
+
+
+def _design(sessions: Sequence[TimedSession], settings: Settings) -> MatrixDesign:
+    """All windows that there are logs of, looked at together."""
+    windows, design = max(timed.session.window for timed in sessions), matrix_design(settings)
+    rule = dataclasses.replace(design.rule, first_window=windows, most_windows=windows, far_pct=None)
+    return dataclasses.replace(design, windows=windows, adaptive=False, rule=rule)
 
 
 def _read(path: Path, tiers: Mapping[str, int], settings: Settings) -> ReadLog:

@@ -9,15 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from anchormatrix.planning.adaptive import (
-    Order,
-    order_for,
-)
-from anchormatrix.planning.configured import adaptive_limits
+from anchormatrix.planning.adaptive import MatrixDesign, Order, order_for
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.plan import ContractPlan, PlannedSession
 from anchormatrix.records.session import Capture, CaptureStatus, Session, SessionStatus
-from anchormatrix.records.settings.whole import Settings
 from anchormatrix.store.sessions import TimedSession, read_session
 
 
@@ -26,19 +21,18 @@ def order_of_session(
     planned: ContractPlan,
     form: str,
     window: int,
-    settings: Settings,
+    design: MatrixDesign,
 ) -> Order:
     """What the session of a form in a window has to do; under the full design, every repeat and nothing else.
 
     ``folder`` is the contract's. Only sessions planned before this one count, so measuring one again asks the same
     question.
     """
-    limits = adaptive_limits(settings)
-    if limits is None:
-        return Order(form, window, settings.matrix.repeats)
+    if not design.adaptive:
+        return Order(form, window, design.repeats)
     this = PlannedSession(form=form, window=window)
     before = planned.sessions[: planned.sessions.index(this)] if this in planned.sessions else planned.sessions
-    return order_for(form, window, planned.forms, _stored(folder, before), limits)
+    return order_for(form, window, planned.forms, _stored(folder, before), design)
 
 
 def skipped_session(contract: Contract, order: Order, *, generation: int = 0, night: str = "") -> TimedSession:

@@ -1,14 +1,15 @@
-"""The configuration in the words of this room: candidates of a size, limits of memory, sweep and adaptive policy."""
+"""The configuration in the words of this room: candidates of a size, limits of memory, sweep and design."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from anchormatrix.engines.open import open_engine
-from anchormatrix.planning.adaptive import limits_from
-from anchormatrix.planning.adaptive_state import AdaptiveLimits
+from anchormatrix.planning.adaptive import MatrixDesign
 from anchormatrix.planning.candidates import Candidates, Excluded, enumerate_forms, explicit_forms
 from anchormatrix.planning.memory import MEMORY_GATE, MemoryLimits, plan_memory
+from anchormatrix.planning.ranking import Rule
+from anchormatrix.records.selection import StartNoise
 from anchormatrix.records.settings.values import Design
 from anchormatrix.records.settings.whole import Settings
 
@@ -47,8 +48,19 @@ def sweep_settings(settings: Settings) -> dict[str, Any]:
     return {"sizes_mb": wanted.sizes_mb, "concurrency": wanted.concurrency, "repeats": wanted.repeats}
 
 
-def adaptive_limits(settings: Settings) -> AdaptiveLimits | None:
-    """The adaptive policy's limits, or None under the full design."""
-    if settings.matrix.design != Design.ADAPTIVE:
-        return None
-    return limits_from(settings.matrix, settings.verdict, extra_windows=settings.matrix.extra_windows)
+def matrix_design(settings: Settings, known: StartNoise | None = None) -> MatrixDesign:
+    """How the matrix is measured, and by which rule its fastest form is found under either design.
+
+    ``known`` is what history tells of the noise between starts. Under the adaptive design a form is started at most
+    ``windows + extra_windows`` times.
+    """
+    matrix, adaptive = settings.matrix, settings.matrix.design == Design.ADAPTIVE
+    windows = matrix.windows + (matrix.extra_windows if adaptive else 0)
+    rule = Rule(
+        zone_pct=settings.verdict.noise_floor_pct,
+        first_window=matrix.windows,
+        most_windows=windows,
+        far_pct=Rule.far_pct if adaptive else None,
+        known=known,
+    )
+    return MatrixDesign(matrix.repeats, windows, adaptive, rule)

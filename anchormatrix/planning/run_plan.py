@@ -7,7 +7,7 @@ from pathlib import Path
 from anchormatrix.errors import InputError
 from anchormatrix.planning.adaptive import sequence
 from anchormatrix.planning.candidates import Candidates
-from anchormatrix.planning.configured import adaptive_limits, candidates_of
+from anchormatrix.planning.configured import candidates_of, matrix_design
 from anchormatrix.planning.triggers import digest
 from anchormatrix.records.contract import ContractList, ListedContract
 from anchormatrix.records.host import HostProbe
@@ -62,8 +62,7 @@ def required_run_plan(given: Path | None, results: Path) -> RunPlan:
 
 def _windows(settings: Settings) -> int:
     """Windows that sessions are planned for; the adaptive design may need more, and leaves most of those out."""
-    limits = adaptive_limits(settings)
-    return settings.matrix.windows if limits is None else limits.all_windows
+    return matrix_design(settings).windows
 
 
 def _contract_plan(

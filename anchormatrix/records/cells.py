@@ -21,9 +21,9 @@ def spread_pct(values: Sequence[float]) -> float:
 class Cell(Record, frozen=True, kw_only=True):
     """The repeats of one form at one tier, in one window (``1``, ``2`` …) or over all windows (``all``).
 
-    ``values_s`` are step times in seconds in the order measured, ``step_s`` is their median. For ``all``,
-    ``dispersion_pct`` is the worst of the windows: between windows it would mix noise with drift, which is reported by
-    itself. ``usable`` says whether the cell may take part in any ranking, ``reason`` why not.
+    ``values_s`` are step times in seconds in the order measured, ``step_s`` is their median, ``dispersion_pct`` that of
+    all ``repeats`` together: for ``all``, what drifts between windows counts too. ``usable`` says whether the cell may
+    take part in the few-step ranking, ``reason`` why not.
     """
 
     contract: str

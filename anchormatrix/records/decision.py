@@ -29,8 +29,9 @@ class Confidence(enum.StrEnum):
 class SizeDecision(Record, frozen=True):
     """The decision of one card count. ``winner`` is ``None`` when there is no difference or nothing can be decided.
 
-    ``tied_with`` are forms within the noise floor of the fastest, ``margin_pct`` is runner-up ÷ winner − 1 at the
-    anchor tier, in percent.
+    ``tied_with`` are forms within the noise floor of the fastest. ``margin_pct`` is runner-up ÷ winner − 1 at the
+    anchor tier, in percent; the true margin lies between ``margin_low_pct`` and ``margin_high_pct``, with the chance of
+    error that the verdict's selection states.
     """
 
     size: int
@@ -39,6 +40,8 @@ class SizeDecision(Record, frozen=True):
     winner: str | None
     runner_up: str | None
     margin_pct: float | None
+    margin_low_pct: float | None
+    margin_high_pct: float | None
     tied_with: tuple[str, ...]
     basis: str
     sentence: str
@@ -114,6 +117,8 @@ class Decision(FileRecord, frozen=True):
     winner: str | None
     runner_up: str | None
     margin_pct: float | None
+    margin_low_pct: float | None
+    margin_high_pct: float | None
     basis: str
     conditions: tuple[str, ...]
     unknowns: tuple[str, ...]

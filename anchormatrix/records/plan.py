@@ -8,6 +8,7 @@ from __future__ import annotations
 from anchormatrix.errors import InputError
 from anchormatrix.records.base import FileRecord, Record
 from anchormatrix.records.contract import GroupCondition
+from anchormatrix.records.selection import StartNoise
 
 
 class PlannedSession(Record, frozen=True, kw_only=True):
@@ -47,8 +48,12 @@ class ContractPlan(Record, frozen=True, kw_only=True):
 
 
 class RunPlan(FileRecord, frozen=True, kw_only=True):
-    """``results/.run/plan-<digest>.json``: the contracts of a run, those of one size best first."""
+    """``results/.run/plan-<digest>.json``: the contracts of a run, those of one size best first.
 
+    ``noise`` is how far server starts differ on this host, by its history; None when too little is known.
+    """
+
+    noise: StartNoise | None = None
     contracts: tuple[ContractPlan, ...]
 
     def of_size(self, size: int) -> tuple[ContractPlan, ...]:

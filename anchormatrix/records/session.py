@@ -262,7 +262,6 @@ class Session(FileRecord, frozen=True, kw_only=True, omit_defaults=True):
     ramp: Ramp | None = None
     log: LogCounts | None = None
     findings: tuple[Remark, ...] | None = None
-    stopped_early: str | None = None
     capture: Capture | None = None
     output: Answer | None = None
     stop: Stop | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 
 from anchormatrix.records.base import FileRecord, Record
+from anchormatrix.records.selection import Selection
 from anchormatrix.records.settings.policies import VerdictSettings
 from anchormatrix.records.settings.values import ANCHOR
 
@@ -39,8 +40,9 @@ class Verdict(FileRecord, frozen=True):
     """The verdict of one contract, as ``verdict.json`` holds it.
 
     ``r`` maps a form to step(anchor) ÷ step(few); ``order_few`` and ``order_anchor`` list groups of tied forms, fastest
-    first; ``ties`` are pairs with their noise floor in percent; ``margin_pct`` is second ÷ winner − 1 at the anchor.
-    ``conclusion_stands`` is ``None`` while no window drifts.
+    first; ``ties`` are pairs with their noise floor in percent. ``selection`` says how far server starts tell the
+    fastest form, ``margin_pct`` is its nearest rival's difference there; ``windows_agree`` says whether it was faster
+    than that one in every window. ``conclusion_stands`` is ``None`` while no window drifts.
     """
 
     contract: str
@@ -60,4 +62,6 @@ class Verdict(FileRecord, frozen=True):
     missing: tuple[str, ...]
     cure: str
     limits: VerdictSettings
+    selection: Selection
+    windows_agree: bool
     winner_tier: str = ANCHOR

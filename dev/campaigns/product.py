@@ -14,15 +14,16 @@ from typing import Any
 from msgspec.structs import replace
 
 from anchormatrix.config.merge import DEFAULT_FILE, load_settings
-from anchormatrix.decide.adaptive_judging import to_judge
 from anchormatrix.decide.assemble import Stored, judge_contract
+from anchormatrix.decide.cells import build_cells
 from anchormatrix.decide.effects.features import effects, without_dead
 from anchormatrix.decide.verdict import judge
-from anchormatrix.planning import adaptive
-from anchormatrix.planning.configured import adaptive_limits, candidates_of, memory_limits
+from anchormatrix.planning.adaptive import MatrixDesign, next_order
+from anchormatrix.planning.configured import candidates_of, matrix_design, memory_limits
 from anchormatrix.records.decision import DecisionOutcome
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.gates import Gates
+from anchormatrix.records.selection import StartNoise
 from anchormatrix.records.settings.values import Design
 from anchormatrix.records.settings.whole import Settings
 from anchormatrix.records.verdict import Verdict, VerdictStatus
@@ -42,6 +43,10 @@ class History:
 
     restart_sd_pct: float
     freedom: int
+
+    @property
+    def noise(self) -> StartNoise:
+        return StartNoise(sd_pct=self.restart_sd_pct, dof=self.freedom, from_history=self.freedom)
 
 
 @lru_cache(maxsize=1)
@@ -74,8 +79,9 @@ def decide(starts: Starts, design: str, history: History | None = None) -> tuple
     forms = planned(starts.experiment, settings)
     if not forms:
         return Ruling(None, 0, 0.0, text="the planner leaves no form"), None
-    seen, seconds = _measure(starts, forms, settings)
-    verdict, gates = conclude(starts, forms, seen, settings)
+    design_of = matrix_design(settings, history.noise if history else None)
+    seen, seconds = _measure(starts, forms, design_of)
+    verdict, gates = conclude(starts, forms, seen, settings, design_of)
     decision = gates.decision
     no_difference = decision.outcome is DecisionOutcome.NO_DIFFERENCE
     ruling = Ruling(
@@ -92,47 +98,30 @@ def decide(starts: Starts, design: str, history: History | None = None) -> tuple
     return ruling, gates
 
 
-def _measure(starts: Starts, forms: tuple[str, ...], settings: Settings) -> tuple[list[TimedSession], float]:
+def _measure(starts: Starts, forms: tuple[str, ...], design: MatrixDesign) -> tuple[list[TimedSession], float]:
     """The sessions that the design asks for, in its order, and their virtual seconds."""
     seen, seconds = list[TimedSession](), 0.0
-    while order := _next(forms, seen, settings):
-        measured = starts.session(order.form, order.window, repeats=order.repeats, stop=order.stop)
+    while order := next_order(forms, seen, design):
+        measured = starts.session(order.form, order.window, repeats=order.repeats)
         seen.append(measured.timed)
         seconds += measured.seconds
     return seen, seconds
 
 
-def _next(forms: tuple[str, ...], seen: Sequence[TimedSession], settings: Settings) -> adaptive.Order | None:
-    """What the design measures next; None when it has enough."""
-    if limits := adaptive_limits(settings):
-        return adaptive.next_order(forms, seen, limits)
-    places = adaptive.sequence(forms, settings.matrix.windows)
-    return adaptive.Order(*places[len(seen)], settings.matrix.repeats) if len(seen) < len(places) else None
-
-
 def conclude(
-    starts: Starts, forms: tuple[str, ...], seen: Sequence[TimedSession], settings: Settings
+    starts: Starts, forms: tuple[str, ...], seen: Sequence[TimedSession], settings: Settings, design: MatrixDesign
 ) -> tuple[Verdict, Gates]:
     """Cells, verdict, gates and decision of the sessions, as the rules' commands make them.
 
     Masked forms are captured on every host, the others on some: without a capture no masking is proved.
     """
-    contract, everything = starts.contract, starts.experiment.captures
+    contract, limits, everything = starts.contract, settings.verdict, starts.experiment.captures
     told = [timed for timed in seen if everything or parse_form(timed.session.form).mask_chunks > 1]
     captured: dict[str, Any] = {"attributions": attributions(starts, told, settings)}
     proved = effects((timed.session for timed in seen), captured["attributions"], settings.model)
-    judging = to_judge(without_dead(seen, proved), forms, settings)
-    verdict = judge(
-        contract.id,
-        contract.size,
-        judging.cells,
-        judging.sessions,
-        forms=judging.forms,
-        windows=len(judging.windows),
-        limits=settings.verdict,
-    )
-    limits = adaptive_limits(settings)
-    left_out = adaptive.skipped(forms, seen, limits) if limits else ()
+    living = without_dead(seen, proved)
+    cells = build_cells(living, repeats=design.repeats, dispersion_pct=limits.dispersion_pct)
+    verdict = judge(contract.id, contract.size, cells, living, forms=forms, design=design, limits=limits)
     if everything:
         captured["sweep"] = sweep(starts, forms, settings)
     gates = judge_contract(
@@ -140,11 +129,10 @@ def conclude(
             contract=contract,
             forms=tuple(map(parse_form, forms)),
             sessions=[timed.session for timed in seen],
-            cells=judging.cells,
+            cells=cells,
             verdict=verdict,
             model=settings.model,
             memory=memory_limits(settings, _card_gb(starts.experiment)),
-            skipped={order.form: order.skip for order in left_out},
             windows=settings.matrix.windows,
             noise_floor_pct=settings.verdict.noise_floor_pct,
             **captured,

@@ -17,7 +17,7 @@ from campaigns.theory import judge_theory
 from campaigns.truth import Truth, truth_on
 
 HISTORY_FREEDOM = 20
-PRODUCT = ("full design", "adaptive design")
+PRODUCT = ("full design", "adaptive design", "adaptive design with history")
 # lines of the figure: rules of one kind, which differ in how sure they want to be
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     **{name: (name,) for name in PRODUCT},

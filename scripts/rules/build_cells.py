@@ -10,16 +10,16 @@ from pathlib import Path
 
 from anchormatrix.cli.command import run
 from anchormatrix.cli.judging import judging_parser, read_to_judge
-from anchormatrix.decide.adaptive_judging import to_judge
-from anchormatrix.decide.cells import write_cells
+from anchormatrix.decide.cells import build_cells, write_cells
 
 
 def main() -> int:
     """Parse, build, write."""
     args = _arguments()
     given = read_to_judge(args)
-    found = to_judge(given.sessions, given.forms, given.settings)
-    write_cells(args.out or args.contract.with_name("cells.csv"), found.cells)
+    matrix, limits = given.settings.matrix, given.settings.verdict
+    cells = build_cells(given.sessions, repeats=matrix.repeats, dispersion_pct=limits.dispersion_pct)
+    write_cells(args.out or args.contract.with_name("cells.csv"), cells)
     return 0
 
 

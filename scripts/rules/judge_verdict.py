@@ -10,7 +10,6 @@ from pathlib import Path
 
 from anchormatrix.cli.command import run
 from anchormatrix.cli.judging import judging_parser, read_to_judge
-from anchormatrix.decide.adaptive_judging import to_judge
 from anchormatrix.decide.cells import read_cells
 from anchormatrix.decide.verdict import judge
 from anchormatrix.store.codec import write_record
@@ -21,14 +20,13 @@ def main() -> int:
     args = _arguments()
     given = read_to_judge(args)
     stored = [timed.session.form for timed in given.sessions]
-    found = to_judge(given.sessions, [*given.forms, *stored], given.settings)
     verdict = judge(
         given.contract.id,
         given.contract.size,
         read_cells(args.cells or args.contract.with_name("cells.csv")),
-        found.sessions,
-        forms=found.forms,
-        windows=len(found.windows),
+        given.sessions,
+        forms=tuple(dict.fromkeys([*given.forms, *stored])),
+        design=given.design,
         limits=given.settings.verdict,
     )
     write_record(args.out or args.contract.with_name("verdict.json"), verdict)

@@ -25,6 +25,7 @@ from anchormatrix.history.record import record_beside
 from anchormatrix.measure.order import SessionOrder, planned_command, planned_requests
 from anchormatrix.measure.session import run_session
 from anchormatrix.planning.adaptive_run import order_of_session, skipped_session
+from anchormatrix.planning.configured import matrix_design
 from anchormatrix.planning.run_plan import required_run_plan
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.night import Place
@@ -38,9 +39,10 @@ def main() -> int:
     form = parse_form(args.form)
     if form.cards != contract.size:
         raise ConfigError(f"form {form.name} runs on {form.cards} cards", where="--form", expected=f"{contract.size}")
-    planned = required_run_plan(args.plan, results).of(contract.id)
-    todo = order_of_session(results / contract.id, planned, form.name, args.window, settings)
-    order = SessionOrder(contract, form, args.window, results, todo.repeats, todo.stop, args.generation, args.night)
+    plan = required_run_plan(args.plan, results)
+    planned, design = plan.of(contract.id), matrix_design(settings, plan.noise)
+    todo = order_of_session(results / contract.id, planned, form.name, args.window, design)
+    order = SessionOrder(contract, form, args.window, results, todo.repeats, args.generation, args.night)
     out = args.out or order.folder / f"w{args.window}" / "session.json"
     if todo.skip and not args.dry_run:
         write_session(out, skipped_session(contract, todo, generation=args.generation, night=args.night))

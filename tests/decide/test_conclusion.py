@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contracts import contract_on, store_contract
-from measured import smoke_record, verdict_record
+from measured import selection_record, smoke_record, verdict_record
+from msgspec.structs import replace
 
 from anchormatrix.decide.captured import StepParts
 from anchormatrix.decide.conclusion import DecisionInputs, decide, overall
@@ -37,18 +38,25 @@ def form(name, step_s, parts=None, windows=("1", "2"), dispersion=0.5):
 FAST = form("tp1-usp4", 1.0, StepParts(900, 80, 0, 20))
 SLOW = form("tp2-usp2", 1.1, StepParts(920, 160, 0, 20))
 WON = verdict_record(reason="both tiers agree")
+TIED = verdict_record(
+    winner=None,
+    tied_with=("tp1-usp4", "tp2-usp2"),
+    reason="tie",
+    selection=selection_record({"tp1-usp4": 1.0, "tp2-usp2": 1.005}),
+)
 
 
 def test_the_template_is_filled_from_measurements():
     found = decide(DecisionInputs(4, "c4-x", WON, [FAST, SLOW], projections=all_projections(Side(SLOW), Side(FAST))))
     assert found.sentence == (
-        "On 4 cards tp1-usp4 wins by 10.0 % over tp2-usp2 at the anchor tier; when exposed communication per step of "
-        "tp2-usp2 is above 60.0 ms (projected), tp1-usp4 wins, else tp2-usp2; measured 160.0 ms, so tp1-usp4 by "
-        "10.0 %. Reverses when exposed communication per step of tp2-usp2 falls to 60.0 ms; communication payload "
-        "halved would give 80.0 ms, and with the same for tp1-usp4 the order stays (projection)."
+        "On 4 cards tp1-usp4 wins by 10.0 % (9.5 … 10.5 %, 2 starts each) over tp2-usp2 at the anchor tier; when "
+        "exposed communication per step of tp2-usp2 is above 60.0 ms (projected), tp1-usp4 wins, else tp2-usp2; "
+        "measured 160.0 ms, so tp1-usp4 by 10.0 %. Reverses when exposed communication per step of tp2-usp2 falls to "
+        "60.0 ms; communication payload halved would give 80.0 ms, and with the same for tp1-usp4 the order stays "
+        "(projection)."
     )
     assert (found.outcome, found.runner_up, found.confidence) == ("winner", "tp2-usp2", "high")
-    assert round(found.margin_pct, 6) == 10
+    assert [round(pct, 6) for pct in (found.margin_pct, found.margin_low_pct, found.margin_high_pct)] == [10, 9.5, 10.5]
     assert found.basis == (
         "2 forms at the anchor tier, 2 windows, largest dispersion 0.5 %; "
         "the few-step ranking agrees and may be used next time"
@@ -66,7 +74,8 @@ def test_without_a_capture_nothing_is_claimed_about_conditions():
 def test_the_gathering_form_depends_on_grouped_queries():
     gather = form("tp1-usp2-ag2", 1.1)
     model = ModelSettings(layers=10, heads=8, kv_heads=8, head_dim=64, sequence_tokens=1024, weights_gb=1)
-    found = decide(DecisionInputs(4, "c4-x", WON, [form("tp1-usp4", 1.0), gather], model=model))
+    won = verdict_record(selection=selection_record({"tp1-usp4": 1.0, "tp1-usp2-ag2": 1.1}))
+    found = decide(DecisionInputs(4, "c4-x", won, [form("tp1-usp4", 1.0), gather], model=model))
     assert found.conditions == (
         "When grouped-query attention shrinks K and V, tp1-usp2-ag2 sends less than tp1-usp4, else it does not; "
         "all 8 heads have their own K and V here; measured, tp1-usp4 is faster.",
@@ -74,10 +83,13 @@ def test_the_gathering_form_depends_on_grouped_queries():
 
 
 def test_no_difference_is_a_full_answer():
-    verdict = verdict_record(winner=None, tied_with=("tp1-usp4", "tp2-usp2"), reason="tie")
-    found = decide(DecisionInputs(4, "c4-x", verdict, [FAST, form("tp2-usp2", 1.005)]))
+    found = decide(DecisionInputs(4, "c4-x", TIED, [FAST, form("tp2-usp2", 1.005)]))
     assert (found.outcome, found.winner, found.tied_with) == ("no_difference", None, ("tp1-usp4", "tp2-usp2"))
-    assert found.sentence.startswith("On 4 cards there is no difference between tp1-usp4 and tp2-usp2")
+    assert found.sentence == (
+        "On 4 cards there is no difference between tp1-usp4 and tp2-usp2: 0.5 % (0.0 … 1.0 %, 2 starts each) apart, "
+        "below the 1 % that counts as one. Any of them may be used; choose by memory or simplicity."
+    )
+    assert found.confidence == "high"
 
 
 def test_not_decidable_says_why_and_what_to_do():
@@ -96,8 +108,7 @@ def test_a_faster_form_that_left_the_matrix_is_named_first():
     assert found.conditions[0] == said
     assert "; not in the matrix any more, but measured faster" in found.sentence
     assert (found.winner, found.runner_up) == ("tp1-usp4", "tp2-usp2")
-    tie = verdict_record(winner=None, tied_with=("tp1-usp4", "tp2-usp2"), reason="tie")
-    undecided = decide(DecisionInputs(4, "c4-x", tie, [FAST, form("tp2-usp2", 1.005)], left_behind=[left]))
+    undecided = decide(DecisionInputs(4, "c4-x", TIED, [FAST, form("tp2-usp2", 1.005)], left_behind=[left]))
     assert undecided.conditions == (said,)
     assert undecided.sentence.endswith(said)
 
@@ -146,12 +157,27 @@ def test_unknowns_are_listed_with_what_would_settle_them():
     )
 
 
-def test_confidence_falls_with_one_window_a_drifting_window_or_a_narrow_margin():
-    once = [form("tp1-usp4", 1.0, windows=("1",)), form("tp2-usp2", 1.1, windows=("1",))]
-    assert decide(DecisionInputs(4, "c", WON, once)).confidence == "low"
-    drifting = verdict_record(window_drift=(Drift("tp1-usp4", "few", 5.0, True),))
-    assert decide(DecisionInputs(4, "c", drifting, [FAST, SLOW])).confidence == "low"
-    assert decide(DecisionInputs(4, "c", WON, [FAST, form("tp2-usp2", 1.015)])).confidence == "moderate"
+def confidence(verdict):
+    return decide(DecisionInputs(4, "c", verdict, [FAST, SLOW])).confidence
+
+
+def test_confidence_is_high_only_when_every_window_agrees_and_the_margin_is_clear():
+    assert confidence(WON) == "high"
+    assert confidence(verdict_record(windows_agree=False)) == "moderate"
+    assert confidence(verdict_record(selection=selection_record(starts=1))) == "moderate"
+    narrow = selection_record({"tp1-usp4": 1.0, "tp2-usp2": 1.019}, error_pct=0.1)
+    assert confidence(verdict_record(selection=narrow)) == "moderate"
+    assert confidence(verdict_record("unstable")) == "moderate"
+
+
+def test_a_coarser_noise_floor_asks_for_a_larger_margin():
+    coarse = replace(selection_record({"tp1-usp4": 1.0, "tp2-usp2": 1.05}), zone_pct=3.0)
+    assert confidence(verdict_record(selection=coarse)) == "moderate"
+
+
+def test_confidence_is_low_when_a_window_drifts_or_a_form_is_missing():
+    assert confidence(verdict_record(window_drift=(Drift("tp1-usp4", "few", 5.0, True),))) == "low"
+    assert confidence(verdict_record("incomplete")) == "low"
 
 
 def test_cards_of_unknown_speed_lower_the_confidence_and_are_named_first():
@@ -201,9 +227,8 @@ def test_the_state_of_a_group_is_read_from_its_smoke_and_those_inside_it(tmp_pat
 
 
 def test_the_overall_answer_repeats_the_largest_decided_size_and_never_ranks_sizes():
-    two = decide(
-        DecisionInputs(2, "c2-x", verdict_record(winner="tp1-usp2"), [form("tp1-usp2", 0.5), form("tp2-usp1", 0.6)])
-    )
+    two_cards = verdict_record(winner="tp1-usp2", selection=selection_record({"tp1-usp2": 0.5, "tp2-usp1": 0.6}))
+    two = decide(DecisionInputs(2, "c2-x", two_cards, [form("tp1-usp2", 0.5), form("tp2-usp1", 0.6)]))
     four = decide(DecisionInputs(4, "c4-x", WON, [FAST, SLOW]))
     eight = decide(DecisionInputs(8, "c8-x", verdict_record("unstable", None, reason="noise"), []))
     quiet = Trigger(size=4, trigger="order flip", fired=False, text="both tiers rank the forms alike")

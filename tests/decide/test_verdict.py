@@ -13,6 +13,8 @@ from msgspec.structs import replace
 from anchormatrix.decide.cells import build_cells, read_cells, write_cells
 from anchormatrix.decide.verdict import judge
 from anchormatrix.errors import InputError
+from anchormatrix.planning.adaptive import MatrixDesign
+from anchormatrix.planning.ranking import Rule
 from anchormatrix.records.cells import Cell
 from anchormatrix.records.settings.policies import VerdictSettings
 from anchormatrix.records.verdict import NotRun, Verdict
@@ -46,7 +48,8 @@ def both(form: str, few: float, anchor: float, **facts: float) -> list[TimedSess
 
 def verdict(*sessions: TimedSession, forms: tuple[str, ...] = (A, B), windows: int = 2) -> Verdict:
     cells = build_cells(sessions, repeats=3, dispersion_pct=3)
-    return judge("c4-0123456789", 4, cells, sessions, forms=forms, windows=windows, limits=LIMITS)
+    design = MatrixDesign(repeats=3, windows=windows, rule=Rule(first_window=windows, far_pct=None))
+    return judge("c4-0123456789", 4, cells, sessions, forms=forms, design=design, limits=LIMITS)
 
 
 def test_a_cell_is_the_median_with_its_dispersion() -> None:
@@ -56,7 +59,8 @@ def test_a_cell_is_the_median_with_its_dispersion() -> None:
     assert found["few", "1"].dispersion_pct == pytest.approx(0.4)
     assert found["few", "all"].step_s == pytest.approx(2.05, abs=0.005)
     assert len(found["few", "all"].values_s) == 6
-    assert found["few", "all"].dispersion_pct == pytest.approx(0.4)
+    assert found["few", "all"].dispersion_pct == pytest.approx(5.3, abs=0.05)  # of the six together: 1.996 … 2.1042
+    assert found["few", "all"].reason == "dispersion 5.3 % of 6 repeats is above 3 %"
 
 
 def test_extrapolates_when_both_tiers_agree() -> None:
@@ -79,7 +83,7 @@ def test_order_flip_follows_the_anchor() -> None:
 
 
 def test_a_flip_within_the_noise_floor_is_a_tie() -> None:
-    result = verdict(*both(A, 1.0, 1.004), *both(B, 1.004, 1.0))
+    result = verdict(*both(A, 1.0, 1.004, pct=0.2), *both(B, 1.004, 1.0, pct=0.2))
     assert (result.status, result.winner, result.tied_with) == ("extrapolates", None, (B, A))
     assert "No difference" in result.reason
     assert result.ties == ((A, B, 1.0),)
@@ -90,11 +94,14 @@ def test_the_noise_floor_grows_with_the_dispersion_of_the_cells() -> None:
     assert verdict(*both(A, 1.0, 1.0, pct=2.5), *both(B, 1.02, 1.02)).winner is None
 
 
-def test_noise_forbids_any_ranking() -> None:
-    result = verdict(*both(A, 1.0, 1.0, pct=7), *both(B, 1.2, 1.2))
-    assert (result.status, result.winner) == ("unstable", None)
-    assert "dispersion 7.0 % is above 3 %" in result.reason
+def test_noise_forbids_the_few_step_ranking_and_the_anchor_is_decided_where_its_starts_allow() -> None:
+    result = verdict(*both(A, 1.0, 1.0, pct=7), *both(B, 1.6, 1.6))
+    assert (result.status, result.winner) == ("unstable", A)
+    assert "dispersion 7.0 % of 6 repeats is above 3 %" in result.reason
     assert "another window" in result.cure
+    open_ = verdict(*both(A, 1.0, 1.0, pct=7), *both(B, 1.05, 1.05))
+    assert (open_.status, open_.winner) == ("unstable", None)
+    assert f"No winner: {A} leads {B} by 5.0 %" in open_.reason
 
 
 def test_a_ramp_that_did_not_settle_makes_its_cells_unusable() -> None:
@@ -140,7 +147,7 @@ def test_one_form_alone_is_no_comparison() -> None:
 
 
 def test_drift_between_the_windows_says_whether_the_conclusion_stands() -> None:
-    stands = verdict(session(A, 1, 1.0, 1.0), session(A, 2, 1.05, 1.05), *both(B, 1.3, 1.3))
+    stands = verdict(session(A, 1, 1.0, 1.0), session(A, 2, 1.05, 1.05), *both(B, 1.5, 1.5))
     assert (stands.winner, stands.conclusion_stands) == (A, True)
     assert "still stands" in stands.reason
     assert [d.exceeds for d in stands.window_drift] == [True, True, False, False]
@@ -149,7 +156,7 @@ def test_drift_between_the_windows_says_whether_the_conclusion_stands() -> None:
 
 
 def test_where_noise_decides_nothing_no_conclusion_is_said_to_stand() -> None:
-    noisy = [session(A, 1, 1.0, 1.0, pct=5.0), session(A, 2, 1.05, 1.05, pct=5.0), *both(B, 1.3, 1.3)]
+    noisy = [session(A, 1, 1.0, 1.0, pct=5.0), session(A, 2, 1.05, 1.05, pct=5.0), *both(B, 1.1, 1.1)]
     result = verdict(*noisy)
     assert (result.status, result.winner) == ("unstable", None)
     assert f"Between the windows {A}/few +5.0 %, {A}/anchor +5.0 %" in result.reason

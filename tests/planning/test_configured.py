@@ -7,14 +7,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from adaptive_sessions import session
 from contracts import contract_on
 from run_plans import contract_plan
 
 from anchormatrix.config.merge import load_settings
-from anchormatrix.decide.adaptive_judging import to_judge
 from anchormatrix.planning.adaptive_run import order_of_session, skipped_session
-from anchormatrix.planning.configured import adaptive_limits, candidates_of
+from anchormatrix.planning.configured import candidates_of, matrix_design
+from anchormatrix.records.selection import StartNoise
 from anchormatrix.store.sessions import write_session
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,31 +45,27 @@ def test_a_form_that_does_not_fit_becomes_its_offloaded_variant(settings):
     ]
 
 
-def test_the_full_design_asks_no_policy(settings, tmp_path):
-    assert adaptive_limits(settings) is None
-    order = order_of_session(tmp_path, PLANNED, "tp1-usp4", 2, settings)
-    assert (order.repeats, order.skip, order.stop_above_s) == (3, "", None)
-    sessions = [session("tp1-usp4", 1, 1.0)]
-    found = to_judge(sessions, ["tp1-usp4", "tp2-usp2"], settings)
-    assert (found.sessions, found.forms, list(found.windows)) == (tuple(sessions), ("tp1-usp4", "tp2-usp2"), [1, 2])
+def test_the_full_design_looks_once_and_leaves_nothing_out(settings, tmp_path):
+    design = matrix_design(settings)
+    assert (design.adaptive, design.windows, design.rule.first_window, design.rule.far_pct) == (False, 2, 2, None)
+    order = order_of_session(tmp_path, PLANNED, "tp1-usp4", 2, design)
+    assert (order.repeats, order.skip) == (3, "")
+
+
+def test_the_adaptive_design_starts_a_form_eight_times_at_most(settings):
+    noise = StartNoise(sd_pct=0.8, dof=20, from_history=20)
+    design = matrix_design(adaptive(settings), noise)
+    assert (design.adaptive, design.windows, design.rule.first_window, design.rule.most_windows) == (True, 8, 2, 8)
+    assert (design.rule.known, design.rule.zone_pct) == (noise, 1)
 
 
 def test_a_session_that_is_left_out_is_written_with_its_reason(settings, tmp_path):
-    few = adaptive(settings)
+    few = matrix_design(adaptive(settings))
     for window in (1, 2):
         for form in ("tp1-usp4", "tp2-usp2"):
             assert order_of_session(tmp_path, PLANNED, form, window, few).skip == ""
-    order = replace(order_of_session(tmp_path, PLANNED, "tp1-usp4", 1, few), skip="enough windows are clean")
+    order = replace(order_of_session(tmp_path, PLANNED, "tp1-usp4", 1, few), skip="the choice is made")
     path = tmp_path / CONTRACT.id / "tp1-usp4" / "w3" / "session.json"
     write_session(path, skipped_session(CONTRACT, order))
     assert '"status": "skipped"' in path.read_text(encoding="utf-8")
     assert {p.name for p in path.parent.iterdir()} == {"session.json", "requests.csv", "server.log"}
-
-
-def test_the_adaptive_verdict_speaks_of_contenders_in_windows_that_count(settings):
-    forms = ("tp1-usp4", "tp2-usp2")
-    seen = [session(form, window, 1.0 + 0.2 * (form == "tp2-usp2")) for window in (1, 2) for form in forms]
-    seen += [session(form, 3, 9.0) for form in forms]
-    found = to_judge(seen, forms, adaptive(settings))
-    assert (len(found.sessions), found.forms) == (6, forms)
-    assert {cell.window for cell in found.cells} == {"1", "2", "3", "all"}

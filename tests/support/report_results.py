@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from anchormatrix.config.merge import load_settings
 from anchormatrix.decide.cells import build_cells, write_cells
 from anchormatrix.decide.verdict import judge
+from anchormatrix.planning.configured import matrix_design
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.requests import RequestRow, RequestStatus, Role
 from anchormatrix.records.settings.whole import Settings
@@ -208,10 +209,10 @@ def _write_measurements(
         write_json(
             root / one.id / form / f"w{window}" / "session.json", _session(one, form, window, dead, reason, text)
         )
-    matrix, limits = settings().matrix, settings().verdict
+    limits = settings().verdict
     cells = build_cells(sessions, repeats=3, dispersion_pct=limits.dispersion_pct)
     write_cells(root / one.id / "cells.csv", cells)
-    verdict = judge(one.id, one.size, cells, sessions, forms=forms, windows=matrix.windows, limits=limits)
+    verdict = judge(one.id, one.size, cells, sessions, forms=forms, design=matrix_design(settings()), limits=limits)
     write_record(root / one.id / "verdict.json", verdict)
 
 

@@ -67,7 +67,7 @@ class TierSettings(Section, frozen=True, kw_only=True):
 class MatrixSettings(Section, frozen=True, kw_only=True):
     """What is measured. ``forms`` maps a size to names, or is ``auto``.
 
-    ``extra_windows`` may replace noisy windows under the adaptive design.
+    Under the adaptive design a form is started in at most ``windows + extra_windows`` windows.
     """
 
     sizes: Annotated[tuple[Count, ...], Meta(min_length=1), NO_REPEATS]
@@ -77,7 +77,7 @@ class MatrixSettings(Section, frozen=True, kw_only=True):
     design: Design
     forms: FormsBySize
     warmups: WarmupSettings
-    extra_windows: Annotated[int, Meta(ge=0, le=3)] = 1
+    extra_windows: Annotated[int, Meta(ge=0, le=30)] = 6
 
     def __post_init__(self) -> None:
         refuse_repeats([self.sizes, *(() if isinstance(self.forms, str) else self.forms.values())])

@@ -100,19 +100,18 @@ def _failure(
 
 
 def left_out(report: Report) -> Table:
-    """Sessions that were left out or cut short because nothing they could say would change the decision."""
+    """Sessions that were left out because nothing they could say would change the decision."""
     rows = tuple(
         (
             str(measured.contract.size),
             session.form,
             str(session.window),
-            "not measured" if session.status is SessionStatus.SKIPPED else "stopped early",
-            session.reason if session.status is SessionStatus.SKIPPED else session.stopped_early or "",
+            session.reason,
         )
         for measured, session in _sessions(report)
-        if session.status is SessionStatus.SKIPPED or session.stopped_early
+        if session.status is SessionStatus.SKIPPED
     )
-    return Table(("cards", "form", "window", "outcome", "reason"), rows, empty="No session was left out.")
+    return Table(("cards", "form", "window", "reason"), rows, empty="No session was left out.")
 
 
 def _sessions(report: Report) -> Iterator[tuple[Measured, Session]]:
