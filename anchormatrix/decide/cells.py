@@ -17,6 +17,7 @@ Floor = Callable[[Cell, Cell], float]
 """The noise floor of two cells, in percent."""
 
 _AGAIN = "build the cells again"
+_UNSETTLED = "the ramp did not settle before the repeats"
 
 
 def build_cells(sessions: Iterable[TimedSession], *, repeats: int, dispersion_pct: float) -> tuple[Cell, ...]:
@@ -28,17 +29,18 @@ def build_cells(sessions: Iterable[TimedSession], *, repeats: int, dispersion_pc
     measured = [timed for timed in sessions if timed.session.status is SessionStatus.MEASURED]
     measured.sort(key=lambda timed: (timed.session.form, timed.session.window))
     mixed = mixed_tiers(measured)
-    windows: dict[tuple[str, str, str], list[tuple[Cell, str]]] = {}
+    windows: dict[tuple[str, str, str], list[tuple[Cell, str, str]]] = {}
     for timed in measured:
         session = timed.session
         for tier, values in timed.values_s.items():
-            flaw, spread = _flaw(len(values), repeats, session.steady) or mixed.get(tier, ""), spread_pct(values)
-            reason = flaw or _too_wide(spread, dispersion_pct)
+            short = f"{len(values)} of {repeats} repeats" if len(values) < repeats else ""
+            odd, spread = mixed.get(tier, "") if session.steady else _UNSETTLED, spread_pct(values)
+            reason = short or _too_wide(spread, dispersion_pct) or odd
             cell = cell_of(session.contract, session.form, tier, str(session.window), values, spread, reason)
-            windows.setdefault((session.contract, session.form, tier), []).append((cell, flaw))
+            windows.setdefault((session.contract, session.form, tier), []).append((cell, short, odd))
     cells: list[Cell] = []
     for found in windows.values():
-        cells += [*(cell for cell, _ in found), _combined(found, dispersion_pct)]
+        cells += [*(cell for cell, _, _ in found), _combined(found, dispersion_pct)]
     return tuple(cells)
 
 
@@ -86,23 +88,17 @@ def _check_whole(cells: Sequence[Cell], path: Path) -> None:
         raise InputError(what, where=str(path), todo=_AGAIN)
 
 
-def _flaw(count: int, repeats: int, steady: bool) -> str:
-    """What is wrong with a cell of one window beside its noise."""
-    if count < repeats:
-        return f"{count} of {repeats} repeats"
-    return "" if steady else "the ramp did not settle before the repeats"
-
-
 def _too_wide(spread: float, limit: float, where: str = "") -> str:
     return f"dispersion {spread:.1f} %{where} is above {limit:g} %" if spread > limit else ""
 
 
-def _combined(found: Sequence[tuple[Cell, str]], limit: float) -> Cell:
-    """The cell over all windows. What drifts between windows is dispersion too."""
-    first, values = found[0][0], tuple(value for cell, _ in found for value in cell.values_s)
+def _combined(found: Sequence[tuple[Cell, str, str]], limit: float) -> Cell:
+    """The cell over all windows, of cells with what they lack and what is odd of them. Drift is dispersion too."""
+    first, values = found[0][0], tuple(value for cell, _, _ in found for value in cell.values_s)
     spread = spread_pct(values)
-    flaws = [f"window {cell.window}: {flaw}" for cell, flaw in found if flaw]
-    reason = "; ".join(flaws) or _too_wide(spread, limit, f" of {len(values)} repeats")
+    short = "; ".join(f"window {cell.window}: {text}" for cell, text, _ in found if text)
+    odd = "; ".join(f"window {cell.window}: {text}" for cell, _, text in found if text)
+    reason = short or _too_wide(spread, limit, f" of {len(values)} repeats") or odd
     return cell_of(first.contract, first.form, first.tier, ALL, values, spread, reason)
 
 

@@ -243,13 +243,16 @@ def _reverses(inputs: DecisionInputs, winner: str) -> str:
 def _confidence(inputs: DecisionInputs) -> Confidence:
     """How far the choice can be trusted.
 
-    ``low``: a planned form is missing, a window drifted beyond its limit, or a feature of the winner is unproven.
+    ``low``: a planned form is missing, a window drifted beyond its limit, a feature of the winner is unproven, or its
+    cell or its nearest rival's disperses too much.
     ``high``: every window saw the winner ahead of its nearest rival, the margin is at least twice the noise floor, its
     interval leaves no doubt, the cells are quiet enough to be ranked, and the cards are known to be as fast as they
     should be.
     """
     verdict, found = inputs.verdict, inputs.verdict.selection
+    pair = (found.leader, found.rivals[0].form)
     unproved = any(unproven(form.effects) for form in inputs.evidence if form.form.name == verdict.winner)
+    unproved |= any(not form.usable for form in inputs.evidence if form.form.name in pair)
     if unproved or verdict.status is VerdictStatus.INCOMPLETE or any(drift.exceeds for drift in verdict.window_drift):
         return Confidence.LOW
     if inputs.group.doubts or verdict.status is VerdictStatus.UNSTABLE:

@@ -22,12 +22,10 @@ class Fastest:
 def fastest(selection: Selection) -> Fastest:
     """The outcome of a selection: a difference within the indifference zone is no difference."""
     nearest = selection.rivals[0] if selection.rivals else None
-    if selection.leader is None or nearest is None:
-        return Fastest(None, (), None, "No winner: fewer than two forms can be compared at the anchor")
-    if not selection.decided:
-        return Fastest(None, (), None, f"No winner: {_why_open(selection)}")
+    if nearest is None or not selection.decided:
+        return Fastest(None, (), None, f"No winner: {why_open(selection)}")
     if selection.tied:
-        names = (selection.leader, *selection.tied)
+        names = (selection.leader or "", *selection.tied)
         farthest = selection.rivals[len(selection.tied) - 1]
         text = f"No difference between {' and '.join(names)}: {interval(farthest)} apart"
         text += f", differences below {selection.zone_pct:g} % count as none"
@@ -65,7 +63,10 @@ def windows_agree(selection: Selection, starts: Starts) -> bool:
     return all(median(own[window]) < median(other[window]) for window in own.keys() & other.keys())
 
 
-def _why_open(selection: Selection) -> str:
+def why_open(selection: Selection) -> str:
+    """Why no form can be chosen."""
+    if not selection.rivals:
+        return "fewer than two forms can be compared at the anchor"
     if selection.noise is None:
         return "a single window never decides"
     still = [rival for rival in selection.rivals if rival.standing is Standing.OPEN]

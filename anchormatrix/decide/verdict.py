@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
 from anchormatrix.decide.cells import mixed_tiers, order_of, sign_of
-from anchormatrix.decide.fastest import fastest, windows_agree
+from anchormatrix.decide.fastest import Fastest, fastest, windows_agree
 from anchormatrix.decide.left_out import left_out
 from anchormatrix.errors import ConfigError
 from anchormatrix.planning.adaptive import MatrixDesign, due, starts_of
@@ -93,8 +93,8 @@ class _Judge:
         status, reason = self._status(unstable, missing, flips, r)
         best = fastest(self.selection)
         decided = self.selection.decided
-        notes = [reason, best.text, *self._left_out(), self._drift_note(drifts, stands, decided=decided)]
-        notes.append(self._blur_note(few, anchor))
+        notes = [reason, best.text, self._doubt(anchor, best), *self._left_out()]
+        notes += [self._drift_note(drifts, stands, decided=decided), self._blur_note(few, anchor)]
         return Verdict(
             contract=self.contract,
             size=self.size,
@@ -189,6 +189,12 @@ class _Judge:
             return VerdictStatus.DRIFT, f"step time changes by more than {limit:g} %: {', '.join(drifted)}"
         most = max((abs(value - 1) * 100 for value in r.values()), default=0.0)
         return VerdictStatus.EXTRAPOLATES, f"both tiers agree and no step time changes by more than {most:.1f} %"
+
+    def _doubt(self, anchor: Mapping[str, Cell], best: Fastest) -> str:
+        """What lowers the confidence in a winner: its cell, or that of its nearest rival, disperses too much."""
+        pair = (best.winner, self.selection.rivals[0].form) if best.winner else ()
+        noisy = [f"{form}/anchor: {anchor[form].reason}" for form in pair if form in anchor and anchor[form].reason]
+        return f"This choice has low confidence: {'; '.join(noisy)}" if noisy else ""
 
     def _left_out(self) -> list[str]:
         """Planned forms outside the ranking whose repeats cannot rule them out."""

@@ -8,14 +8,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from anchormatrix.decide.fastest import why_open
 from anchormatrix.planning.groups import show
-from anchormatrix.records.cells import ALL
 from anchormatrix.records.decision import SizeDecision
+from anchormatrix.records.selection import Selection
 from anchormatrix.records.settings.values import ANCHOR, FEW
 from anchormatrix.records.smoke import SmokeStatus
 from anchormatrix.records.verdict import Verdict, VerdictStatus
 from anchormatrix.report.captured_steps import unlike_timed
-from anchormatrix.report.model import Measured, Report, runner_up
+from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.words import listed
 
 WINNER, NO_DIFFERENCE, NOT_DECIDABLE, NO_GROUP = "winner", "no difference", "not decidable", "no group"
@@ -74,13 +75,15 @@ def _size_answer(report: Report, size: int) -> SizeAnswer:
     choice = report.decided(measured)
     words, trusted = _TRUST[verdict.status]
     if verdict.winner:
-        outcome, headline, detail = WINNER, verdict.winner, _lead(verdict, choice)
-    elif len(verdict.tied_with) > 1 and verdict.status is not VerdictStatus.UNSTABLE:
+        outcome, headline, detail = WINNER, verdict.winner, _lead(verdict.selection)
+    elif len(verdict.tied_with) > 1:
         outcome, headline = NO_DIFFERENCE, "no difference"
-        detail = f"{listed(verdict.tied_with)} lie within the noise floor of one another; any of them may be used"
+        detail = (
+            f"{listed(verdict.tied_with)} differ by less than {verdict.selection.zone_pct:g} %; any of them may be used"
+        )
     else:
         outcome, headline = NOT_DECIDABLE, "not decidable"
-        detail = f"because {_reason(report, measured, verdict)}"
+        detail = f"because {_reason(measured, verdict)}"
     return SizeAnswer(
         size=size,
         outcome=outcome,
@@ -102,27 +105,19 @@ def _undecided(size: int, outcome: str, headline: str, why: str, measured: Measu
     return SizeAnswer(size, outcome, headline, f"because {why}", "", None, "", (), (), (), (), measured)
 
 
-def _lead(verdict: Verdict, choice: SizeDecision | None) -> str:
-    margin = verdict.margin_pct if verdict.margin_pct is not None else (choice.margin_pct if choice else None)
-    tied = [form for form in verdict.tied_with if form != verdict.winner]
-    if tied:
-        return f"fastest, but {listed(tied)} {'is' if len(tied) == 1 else 'are'} within the noise floor of it"
-    second = runner_up(verdict)
-    if second is None or margin is None:
-        return "the only form with a usable number, so there is nothing to rank it against"
-    return f"{margin:.1f} % ahead of {second}"
+def _lead(selection: Selection) -> str:
+    """How far the winner is ahead of its nearest rival, with the interval and what it rests on."""
+    nearest = selection.rivals[0]
+    starts = f"{nearest.starts} start{'s' if nearest.starts != 1 else ''} each"
+    between = f"{nearest.low_pct:.1f} … {nearest.high_pct:.1f} %, {starts}"
+    if (nearest.low_pct or 0.0) > 0:
+        return f"{nearest.behind_pct:.1f} % ahead of {nearest.form}, {between}"
+    within = f"the fastest or within {selection.zone_pct:g} % of it"
+    return f"{within}; {nearest.form} is {nearest.behind_pct:.1f} % behind, {between}"
 
 
-def _reason(report: Report, measured: Measured, verdict: Verdict) -> str:
-    """Why nothing is decided: the noise in numbers, or what is missing, else the verdict's first sentence."""
-    pooled = [cell for cell in measured.cells.value or () if cell.window == ALL]
-    noisy = [cell for cell in pooled if not cell.usable and cell.dispersion_pct > report.limits.dispersion_pct]
-    if verdict.status is VerdictStatus.UNSTABLE and noisy:
-        worst = max(noisy, key=lambda cell: cell.dispersion_pct)
-        return (
-            f"{len(noisy)} of {len(pooled)} cells are too noisy, the worst being {worst.form} at the {worst.tier} tier "
-            f"with a dispersion of {worst.dispersion_pct:.1f} % (limit {report.limits.dispersion_pct:g} %)"
-        )
+def _reason(measured: Measured, verdict: Verdict) -> str:
+    """Why nothing is decided: what is missing, else what the starts leave open."""
     if verdict.status is VerdictStatus.INCOMPLETE and verdict.missing:
         blocked = [
             f"{entry.form} {'is ' if entry.reason.startswith('void') else ''}{entry.reason}"
@@ -130,7 +125,7 @@ def _reason(report: Report, measured: Measured, verdict: Verdict) -> str:
         ]
         pair = ["this size has no pair of forms to compare"] if len(measured.measured_forms) < 2 else []
         return "; ".join([*blocked, *(f"missing is {entry}" for entry in other_missing(verdict)), *pair])
-    return (verdict.reason.split(". ")[0] or verdict.status.replace("_", " ")).rstrip(".")
+    return why_open(verdict.selection)
 
 
 def other_missing(verdict: Verdict) -> list[str]:
@@ -181,9 +176,6 @@ def _changes(report: Report, verdict: Verdict, choice: SizeDecision | None) -> t
             f"r beyond ±{report.limits.drift_pct:g} % would withdraw the few-step ranking; "
             f"the nearest is {form} with r = {ratio:.3f}"
         )
-    second = runner_up(verdict)
-    if choice is None and verdict.winner and second and verdict.margin_pct is not None:
-        found.append(f"{second} gaining more than {verdict.margin_pct:.1f} % on {verdict.winner}")
     return tuple(found)
 
 

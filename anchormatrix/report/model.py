@@ -177,12 +177,6 @@ def group_note(contract: Contract) -> str:
     return "" if contract.one_domain else SECOND_BEST
 
 
-def runner_up(verdict: Verdict) -> str | None:
-    """The best form that is not the winner: one tied with it, else the next of the anchor's order."""
-    others = [form for tied in verdict.order_anchor for form in tied if form != verdict.winner]
-    return (*verdict.tied_with, *others, None)[0]
-
-
 def fixed_facts(contract: Contract) -> tuple[tuple[str, str], ...]:
     """What a contract fixes beside its group, as name and words; nested names are dotted."""
     return _pairs({name: value for name, value in contract.facts.items() if name not in _OF_THE_GROUP})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from measured import session_record, verdict_record
+from measured import selection_record, session_record, verdict_record
 
 from anchormatrix.attribution.summary import AttributionOptions, attribute_directory
 from anchormatrix.decide.conclusion import DecisionInputs, decide
@@ -305,10 +305,20 @@ def test_an_unproven_feature_wins_with_low_confidence_and_the_sentence_says_so(s
             ("tp2-usp2", 1.1, ()),
         )
     ]  # fmt: skip
-    said = decide(DecisionInputs(4, "c4-x", verdict_record(winner=MASKED, reason="both agree"), forms))
+    said = decide(
+        DecisionInputs(
+            4,
+            "c4-x",
+            verdict_record(
+                winner=MASKED, reason="both agree", selection=selection_record({MASKED: 1.0, "tp2-usp2": 1.1})
+            ),
+            forms,
+        )
+    )
     assert (said.confidence, said.unknowns) == (confidence, unknowns)
     assert said.sentence.startswith(
-        "On 4 cards tp1-usp4+mask2 wins by 10.0 % over tp2-usp2 at the anchor tier (they differ not only in the split: "
+        "On 4 cards tp1-usp4+mask2 wins by 10.0 % (9.5 … 10.5 %, 2 starts each) over tp2-usp2 at the anchor tier "
+        "(they differ not only in the split: "
         "tp1-usp4+mask2 has mask2);"
     )
     assert all(text in said.sentence for text in unknowns)

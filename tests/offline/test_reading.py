@@ -114,20 +114,21 @@ def test_a_noisy_form_that_was_faster_is_named_and_nothing_wins_over_it(tmp_path
         (tmp_path / f"tp4-usp1{window}_serve.log").write_text(in_pairs([2.4] * 3, noisy, (2.0, 2.4), sp_size=1))
     reading = read(tmp_path)
     (verdict,) = reading.verdicts
-    assert verdict.winner is None
-    assert "tp4-usp1 is not ranked (window 2: dispersion 5.0 % is above 3 %)" in verdict.reason
-    assert "25.0 % faster than tp2-usp2 in 6 of 6 repeats and cannot be ruled out" in verdict.reason
+    assert (verdict.status, verdict.winner) == ("unstable", "tp4-usp1")
+    assert "tp4-usp1 wins by 25.0 % (20.2 … 30.0 %, 2 starts each) over tp2-usp2" in verdict.reason
+    assert (
+        "This choice has low confidence: tp4-usp1/anchor: dispersion 5.0 % of 6 repeats is above 3 %" in verdict.reason
+    )
 
 
 @pytest.mark.skipif(not CASES.is_dir(), reason="../shared/cases is not here")
 def test_the_cases() -> None:
     (outliers,) = read(CASES / "outliers-after-warm-up").verdicts
     assert (outliers.status, outliers.winner) == ("unstable", None)
-    assert "tp1-usp4/anchor: window 1: dispersion 8.2 % is above 3 %" in outliers.reason
+    assert "tp1-usp4/anchor: dispersion 8.3 % of 12 repeats is above 3 %" in outliers.reason
     (noisy,) = read(CASES / "fastest-with-two-repeats").verdicts
-    assert noisy.winner is None
-    assert "tp4-usp1 is not ranked" in noisy.reason
-    assert "7.6 % faster than tp2-usp2 in 6 of 6 repeats and cannot be ruled out" in noisy.reason
+    assert (noisy.status, noisy.winner) == ("unstable", "tp4-usp1")
+    assert "This choice has low confidence: tp4-usp1/anchor: dispersion" in noisy.reason
 
 
 def test_the_captures(tmp_path: Path) -> None:

@@ -133,19 +133,15 @@ def test_what_an_earlier_configuration_left_behind_is_not_shown(tmp_path: Path) 
 
 def test_a_session_left_out_on_purpose_is_no_failure(tmp_path: Path) -> None:
     write_results(tmp_path, sizes=(4,))
-    with_session(tmp_path, "tp1-usp4", 3, status="skipped", reason="enough windows are clean", evidence=[])
-    with_session(tmp_path, "tp2-usp2", 2, stopped_early="cannot win any more: 1.5 s per step after 1 repeat")
+    with_session(tmp_path, "tp1-usp4", 3, status="skipped", reason="the choice is made", evidence=[])
     report = load(tmp_path)
     assert sessions.not_measured(report).rows == ()
-    assert sessions.left_out(report).rows == (
-        ("4", "tp1-usp4", "3", "not measured", "enough windows are clean"),
-        ("4", "tp2-usp2", "2", "stopped early", "cannot win any more: 1.5 s per step after 1 repeat"),
-    )
+    assert sessions.left_out(report).rows == (("4", "tp1-usp4", "3", "the choice is made"),)
     build_report(settings(), tmp_path, tmp_path / "matrix_report")
     page = (tmp_path / "matrix_report" / "index.html").read_text(encoding="utf-8")
     assert page.count("<h3>Left out on purpose</h3>") == 1
     evidence = (tmp_path / "matrix_report" / "evidence.md").read_text(encoding="utf-8")
-    assert "## Left out on purpose\n\n| cards | form | window | outcome | reason |" in evidence
+    assert "## Left out on purpose\n\n| cards | form | window | reason |" in evidence
 
 
 def test_a_missing_optional_file_is_no_problem_but_has_its_reason(tmp_path: Path) -> None:

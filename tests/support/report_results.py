@@ -510,6 +510,8 @@ def _size_decision(size: int, identity: str, text: str) -> dict[str, Any]:
         "winner": {1: None, 2: "tp1-usp2", 4: "tp1-usp4", 8: None}[size],
         "runner_up": None,
         "margin_pct": 10.0,
+        "margin_low_pct": None,
+        "margin_high_pct": None,
         "tied_with": [],
         "basis": "2 forms at the anchor tier" + text,
         "sentence": "On these cards …",
@@ -528,7 +530,8 @@ def _decision(current: dict[int, str], text: str) -> dict[str, Any]:
     }  # fmt: skip
     return {
         "sizes": {str(size): _size_decision(size, identity, text) for size, identity in current.items()},
-        "size": 4, "winner": None, "runner_up": None, "margin_pct": None, "basis": "", "conditions": [], "unknowns": [],
+        "size": 4, "winner": None, "runner_up": None, "margin_pct": None, "margin_low_pct": None,
+        "margin_high_pct": None, "basis": "", "conditions": [], "unknowns": [],
         "reversal": [], "confidence": "high", "sentence": None,
         "reverify_triggers": [
             {"size": 4, "trigger": "order flip", "fired": False, "text": "both tiers rank the forms alike" + text},

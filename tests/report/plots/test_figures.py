@@ -98,7 +98,7 @@ def test_every_repeat_of_both_windows_is_a_mark(healthy: Path) -> None:
 
 
 def test_figures_carry_their_values_units_and_limits(healthy: Path) -> None:
-    assert {"tp1-usp4", "few, 4 steps", "s per step", "1.001 s · 0.7 % · n 6"} <= set(texts(healthy, "step-times"))
+    assert {"tp1-usp4", "few, 4 steps", "s per step", "1.001 s · 0.9 % · n 6"} <= set(texts(healthy, "step-times"))
     assert {"r = 1.010", "r − 1, band ±5 %", "4 cards"} <= set(texts(healthy, "ratio"))
     assert "dispersion, limit 3 %" in texts(healthy, "dispersion")
     assert {"from tp1-usp4 to tp2-usp2", "Δ exposed communication", "Δ stage"} <= set(
