@@ -6,12 +6,15 @@ other side too, because whatever makes one form faster would be done for both. I
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from anchormatrix.decide.captured import StepParts
 from anchormatrix.decide.evidence import FormEvidence, extra_computing
 from anchormatrix.records.gates import Fix, Projection
+
+_EACH_LAYER = 0.98  # calls per layer of a family that each layer calls, a few calls more or less
+_LITTLE = 0.01  # of the exposed time: a gather of the output changes no order
 
 
 @dataclass(frozen=True)
@@ -30,12 +33,16 @@ class Side:
 
 @dataclass(frozen=True)
 class Change:
-    """A quantity of one side before and after a fix, in ms per step, and what the fix assumes."""
+    """A quantity of one side before and after a fix, in ms per step, and what the fix assumes.
+
+    ``whole``: all that the fix speaks of is known; else it may win more.
+    """
 
     quantity: str
     level_ms: float
     target_ms: float
     why: str
+    whole: bool = True
 
     @property
     def won_s(self) -> float:
@@ -66,7 +73,9 @@ def project(
     change = _change(fix, slower, least, noise_floor_pct)
     if change is None or change.won_s <= 0 or not slower.evidence.ranked_s or not faster.evidence.ranked_s:
         return None
-    return _made(fix, slower.evidence, faster.evidence, change, _change(fix, faster, least, noise_floor_pct))
+    other = _change(fix, faster, least, noise_floor_pct)
+    found = _made(fix, slower.evidence, faster.evidence, change, other if other and other.whole else None)
+    return found if change.whole or found.reverses else None  # part of a fix that reverses nothing says nothing
 
 
 def all_projections(
@@ -88,35 +97,46 @@ def _change(fix: Fix, side: Side, least: FormEvidence, noise_floor_pct: float) -
             return None
         extra_ms = found.extra_ms if found.differs else 0.0
         return Change("extra computing", extra_ms, 0.0, "Communication is kept as measured.")
-    target_ms, why = _communication(fix, parts, side)
-    return None if target_ms is None else Change("exposed communication per step", parts.exposed_ms, target_ms, why)
+    target_ms, why, whole = _communication(fix, parts, side)
+    quantity = "exposed communication per step"
+    return None if target_ms is None else Change(quantity, parts.exposed_ms, target_ms, why, whole)
 
 
-def _communication(fix: Fix, parts: StepParts, side: Side) -> tuple[float | None, str]:
-    """Exposed communication per step after a fix, and what that assumes."""
+def _communication(fix: Fix, parts: StepParts, side: Side) -> tuple[float | None, str, bool]:
+    """Exposed communication per step after a fix, what that assumes, and whether it holds for all families."""
     if fix is Fix.EXPOSED_TO_BOUND:
-        return parts.exposed_at_bound_ms, "Computing and idle time are kept as measured."
+        return parts.exposed_at_bound_ms, "Computing and idle time are kept as measured.", True
     if fix is Fix.BANDWIDTH_ISOLATED:
         why = "The difference between implied and isolated bandwidth is unexplained; this assumes it can be removed."
-        return _isolated_ms(parts, side), why
+        ratios = {key: 1 / max(1.0, ratio) for key, ratio in side.isolated_over_implied.items()}
+        share, whole = _scaled(side.evidence, ratios.get) if ratios else (None, False)
+        return (None if share is None else parts.exposed_ms * share), why, whole
     ratio = 0.5 if side.halved_time_ratio is None else min(1.0, max(0.0, side.halved_time_ratio))
     known = "bytes alone, without a fixed cost per call" if side.halved_time_ratio is None else "the sweep"
     why = f"Time per call by {known}; the work of making payloads smaller is not included."
-    return parts.exposed_ms * ratio, why
+    share, whole = _scaled(side.evidence, lambda key: ratio)
+    return parts.exposed_ms * (ratio if share is None else share), why, whole or share is None
 
 
-def _isolated_ms(parts: StepParts, side: Side) -> float | None:
-    """Exposed communication with every compared family at its isolated bandwidth, each by its own ratio.
+def _scaled(form: FormEvidence, ratio_of: Callable[[tuple[str, str]], float | None]) -> tuple[float | None, bool]:
+    """The share of the exposed time that is left when the calls of a family take so many times as long, and whether
+    that is all: a family that was kept could win more. None without times of families, or when none is known.
 
-    A family's share of the exposed time is that of its calls' time beside no compute.
+    A family's part is the time of its calls beside no compute. One with fewer calls than layers (the output's gather, a
+    pipeline's broadcast) waits for others rather than carries: it is kept, and shrinks only as they do.
     """
-    exposed = {(row.family, row.communicator): row.exposed_ms for row in side.evidence.families}
-    compared = {key: ratio for key, ratio in side.isolated_over_implied.items() if exposed.get(key) is not None}
-    total_ms = sum(value or 0.0 for value in exposed.values())
-    if not compared or None in exposed.values() or not total_ms:
-        return None
-    won = sum((exposed[key] or 0.0) * (1 - 1 / max(1.0, ratio)) for key, ratio in compared.items())
-    return parts.exposed_ms * (1 - won / total_ms)
+    total_ms = sum(row.exposed_ms or 0.0 for row in form.families)
+    if not total_ms:
+        return None, False
+    left, kept, known = 0.0, 0.0, False
+    for row in form.families:
+        part = (row.exposed_ms or 0.0) / total_ms
+        carries = (row.calls_per_layer or 1.0) * form.form.pp >= _EACH_LAYER
+        ratio = ratio_of((row.family, row.communicator)) if carries else None
+        known = known or ratio is not None or not carries
+        kept += part if ratio is None else 0.0
+        left += part * (1.0 if ratio is None else ratio)
+    return (left if known else None), kept < _LITTLE
 
 
 def _made(fix: Fix, slower: FormEvidence, faster: FormEvidence, change: Change, other: Change | None) -> Projection:

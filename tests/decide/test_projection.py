@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 from contracts import contract_on
 
@@ -81,15 +82,34 @@ def test_a_familys_bandwidth_ratio_scales_that_family_only():
     """Of 220 ms exposed 165 are the all-to-all's and 55 the all-reduce's: twice the bandwidth wins half of that."""
     mixed = replace(SLOW, families=(family("alltoall", "445", 150.0), family("allReduce", "503", 50.0)))
 
-    def projected(ratios):
-        found = project(Fix.BANDWIDTH_ISOLATED, Side(mixed, ratios), Side(FAST))
-        return found and round(found.step_s, 6)
+    def projected(a2a=None, allreduce=None, behind_s=0.02):
+        ratios = {("alltoall", "445"): a2a, ("allReduce", "503"): allreduce}
+        side = Side(replace(mixed, step_anchor_s=1 + behind_s), {key: r for key, r in ratios.items() if r})
+        found = project(Fix.BANDWIDTH_ISOLATED, side, Side(FAST))
+        return found and round(1000 * (1 + behind_s - found.step_s), 6)
 
-    assert projected({("alltoall", "445"): 2.0}) == round(1.2 - 0.0825, 6)
-    assert projected({("allReduce", "503"): 2.0}) == round(1.2 - 0.0275, 6)
-    assert projected({("alltoall", "445"): 2.0, ("allReduce", "503"): 4.0}) == round(1.2 - 0.0825 - 0.04125, 6)
-    assert projected({("alltoall", "445"): 0.5}) is None  # the model is faster: nothing to win
-    assert projected({}) is None
+    assert projected(a2a=2.0, allreduce=1.0) == projected(a2a=2.0) == 82.5
+    assert projected(a2a=1.0, allreduce=2.0) == projected(allreduce=2.0) == 27.5
+    assert projected(a2a=2.0, allreduce=4.0) == 82.5 + 41.25
+    assert projected(a2a=0.5) is None  # the model is faster: nothing to win
+    assert projected() is None
+    assert projected(a2a=2.0, allreduce=1.0, behind_s=0.2) == 82.5
+    assert projected(a2a=2.0, behind_s=0.2) is None  # the other family was not compared and could win more
+
+
+def test_a_wait_of_few_calls_is_no_payload():
+    """A pipeline's broadcast waits for the other stage: of 220 ms exposed 110 are transfers, of which half is won."""
+    carries = msgspec.structs.replace(
+        family("alltoall", "445", 50.0), calls_per_layer=0.5
+    )  # each stage has half of the layers
+    waits = msgspec.structs.replace(family("broadcast", "561", 50.0), calls=1, calls_per_layer=0.025)
+    stages = replace(SLOW, form=parse_form("tp1-usp2-pp2"), step_anchor_s=1.02, families=(carries, waits))
+    found = project(Fix.PAYLOAD_HALVED, Side(stages), Side(FAST))
+    assert (found.step_s, found.reverses) == (pytest.approx(1.02 - 0.055), True)
+    behind = replace(stages, step_anchor_s=1.1)
+    assert project(Fix.PAYLOAD_HALVED, Side(behind), Side(FAST)) is None  # the wait shrinks too, nobody knows by what
+    only_waits = replace(stages, families=(waits,))
+    assert project(Fix.PAYLOAD_HALVED, Side(only_waits), Side(FAST)) is None
 
 
 def test_the_winners_bandwidth_ratio_is_its_own():
