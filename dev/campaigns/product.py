@@ -6,12 +6,12 @@ serves it from the host's starts, and cells, verdict, gates and decision follow 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import replace as with_values
 
 from anchormatrix.config.merge import DEFAULT_FILE, load_settings
 from anchormatrix.decide.assemble import Stored, judge_contract
@@ -49,6 +49,31 @@ class History:
         return StartNoise(sd_pct=self.restart_sd_pct, dof=self.freedom, from_history=self.freedom)
 
 
+@dataclass(frozen=True)
+class Asked:
+    """One way to ask the product: its design, whether history is known, and the chance of error of a comparison (None:
+    the product's own)."""
+
+    design: str
+    history: bool = False
+    level: float | None = None
+
+
+_LEVELS = (0.002, 0.05, 0.15)
+# ways of one kind, which differ in how sure they want to be; the product's own comes first
+FAMILIES: Mapping[str, Mapping[str, Asked]] = {
+    "full design": {"full design": Asked("full")},
+    **{
+        name: {name: asked, **{f"{name}, level {level:g}": replace(asked, level=level) for level in _LEVELS}}
+        for name, asked in {
+            "adaptive design": Asked("adaptive"),
+            "adaptive design with history": Asked("adaptive", history=True),
+        }.items()
+    },
+}
+RULES: Mapping[str, Asked] = {name: asked for family in FAMILIES.values() for name, asked in family.items()}
+
+
 @lru_cache(maxsize=1)
 def _defaults() -> Settings:
     return load_settings(DEFAULT_FILE)
@@ -57,13 +82,14 @@ def _defaults() -> Settings:
 def settings_of(experiment: Experiment, design: str) -> Settings:
     """The configuration a user of this host would write: the forms to compare, the model's figures, the design."""
     base, names = _defaults(), tuple(form.name for form in experiment.forms)
+    model = base.engine.model if experiment.declared else _UNKNOWN_MODEL
     matrix = {"sizes": (experiment.size,), "forms": {experiment.size: names}, "design": Design(design)}
-    return replace(
+    return with_values(
         base,
-        engine=replace(base.engine, extra_args=_MASKING, **({} if experiment.declared else {"model": _UNKNOWN_MODEL})),
+        engine=with_values(base.engine, extra_args=_MASKING, model=model),
         model=experiment.figures,
-        matrix=replace(base.matrix, **matrix),
-        selection=replace(base.selection, host_memory_gb=experiment.scenario.serving.host_memory_gb),
+        matrix=with_values(base.matrix, **matrix),
+        selection=with_values(base.selection, host_memory_gb=experiment.scenario.serving.host_memory_gb),
     )
 
 
@@ -73,15 +99,17 @@ def planned(experiment: Experiment, settings: Settings) -> tuple[str, ...]:
     return tuple(form.name for form in found.forms)
 
 
-def decide(starts: Starts, design: str, history: History | None = None) -> tuple[Ruling, Gates | None]:
+def decide(starts: Starts, asked: Asked, history: History) -> tuple[Ruling, Gates | None]:
     """What the product says of the host and what it took; and gates and projections, when there was a form to judge."""
-    settings = settings_of(starts.experiment, design)
+    settings = settings_of(starts.experiment, asked.design)
     forms = planned(starts.experiment, settings)
     if not forms:
         return Ruling(None, 0, 0.0, text="the planner leaves no form"), None
-    design_of = matrix_design(settings, history.noise if history else None)
-    seen, seconds = _measure(starts, forms, design_of)
-    verdict, gates = conclude(starts, forms, seen, settings, design_of)
+    design = matrix_design(settings, history.noise if asked.history else None)
+    if asked.level is not None:
+        design = replace(design, rule=replace(design.rule, level=asked.level))
+    seen, seconds = _measure(starts, forms, design)
+    verdict, gates = conclude(starts, forms, seen, settings, design)
     decision = gates.decision
     no_difference = decision.outcome is DecisionOutcome.NO_DIFFERENCE
     ruling = Ruling(

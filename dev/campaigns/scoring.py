@@ -17,11 +17,10 @@ from campaigns.theory import judge_theory
 from campaigns.truth import Truth, truth_on
 
 HISTORY_FREEDOM = 20
-PRODUCT = ("full design", "adaptive design", "adaptive design with history")
+PRODUCT = tuple(product.FAMILIES)
 # lines of the figure: rules of one kind, which differ in how sure they want to be
 FAMILIES: Mapping[str, tuple[str, ...]] = {
-    **{name: (name,) for name in PRODUCT},
-    **{name: tuple(family) for name, family in baselines.FAMILIES.items()},
+    name: tuple(family) for name, family in (*product.FAMILIES.items(), *baselines.FAMILIES.items())
 }
 CURVES = tuple(name for family in FAMILIES.values() for name in family)
 RULES = (
@@ -77,8 +76,7 @@ def run_host(experiment: Experiment, rules: Sequence[str] = RULES) -> HostResult
 def _ruling(name: str, starts: Starts) -> tuple[Ruling, Gates | None]:
     if rule := baselines.RULES.get(name):
         return rule(starts), None
-    design = name.split(maxsplit=1)[0]
-    return product.decide(starts, design, history_of(starts.experiment) if "history" in name else None)
+    return product.decide(starts, product.RULES[name], history_of(starts.experiment))
 
 
 def truth_of(experiment: Experiment, cards: tuple[int, ...], variants: Iterable[str] = ()) -> Truth:

@@ -12,7 +12,7 @@ from campaigns.figure import draw_figure
 from campaigns.hardness import HARD, PLAIN, SHARES
 from campaigns.hosts import Experiment, draw
 from campaigns.rulings import DEAD, DECLINED, RIGHT, WRONG, HostResult, Ruling, false_extrapolates, judged
-from campaigns.scoring import RULES, history_of, run_host, truth_of
+from campaigns.scoring import PRODUCT, RULES, history_of, run_host, truth_of
 from campaigns.starts import Starts
 from campaigns.tables import Score, hardness_table, margin_table, rules_table, wilson
 from campaigns.theory import judge_theory
@@ -93,9 +93,9 @@ def test_a_start_is_the_same_whatever_was_asked_before(quiet):
     assert alone.mean(form, 2) == quiet.mean(form, 2) != quiet.mean(form, 1)
 
 
-@pytest.mark.parametrize("design", ["full", "adaptive"])
-def test_a_quiet_host_is_decided_rightly_by_both_designs(quiet, design):
-    ruling, _ = product.decide(quiet, design)
+@pytest.mark.parametrize("rule", PRODUCT)
+def test_a_quiet_host_is_decided_rightly_by_every_design(quiet, rule):
+    ruling, _ = product.decide(quiet, product.RULES[rule], history_of(quiet.experiment))
     found = truth(quiet.experiment, quiet)
     assert (ruling.winner, judged(ruling, found)) == (found.best, RIGHT)
     assert ruling.starts <= 2 * len(quiet.experiment.forms)
