@@ -6,7 +6,7 @@ has what it expects and the report can list it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from anchormatrix.planning.adaptive import MatrixDesign, Order, order_for
@@ -15,6 +15,8 @@ from anchormatrix.records.plan import ContractPlan, PlannedSession
 from anchormatrix.records.session import Capture, CaptureStatus, Session, SessionStatus
 from anchormatrix.store.sessions import TimedSession, read_session
 
+Counted = Callable[[Sequence[TimedSession]], Sequence[TimedSession]]
+
 
 def order_of_session(
     folder: Path,
@@ -22,17 +24,18 @@ def order_of_session(
     form: str,
     window: int,
     design: MatrixDesign,
+    counted: Counted = tuple,
 ) -> Order:
     """What the session of a form in a window has to do; under the full design, every repeat and nothing else.
 
     ``folder`` is the contract's. Only sessions planned before this one count, so measuring one again asks the same
-    question.
+    question; ``counted`` makes of them what they count for.
     """
     if not design.adaptive:
         return Order(form, window, design.repeats)
     this = PlannedSession(form=form, window=window)
     before = planned.sessions[: planned.sessions.index(this)] if this in planned.sessions else planned.sessions
-    return order_for(form, window, planned.forms, _stored(folder, before), design)
+    return order_for(form, window, planned.forms, counted(_stored(folder, before)), design)
 
 
 def skipped_session(contract: Contract, order: Order, *, generation: int = 0, night: str = "") -> TimedSession:

@@ -16,7 +16,7 @@ from msgspec.structs import replace as with_values
 from anchormatrix.config.merge import DEFAULT_FILE, load_settings
 from anchormatrix.decide.assemble import Stored, judge_contract
 from anchormatrix.decide.cells import build_cells
-from anchormatrix.decide.effects.features import effects, without_dead
+from anchormatrix.decide.effects.features import effects, while_measuring, without_dead
 from anchormatrix.decide.verdict import judge
 from anchormatrix.planning.adaptive import MatrixDesign, next_order
 from anchormatrix.planning.configured import candidates_of, matrix_design, memory_limits
@@ -129,7 +129,7 @@ def decide(starts: Starts, asked: Asked, history: History) -> tuple[Ruling, Gate
 def _measure(starts: Starts, forms: tuple[str, ...], design: MatrixDesign) -> tuple[list[TimedSession], float]:
     """The sessions that the design asks for, in its order, and their virtual seconds."""
     seen, seconds = list[TimedSession](), 0.0
-    while order := next_order(forms, seen, design):
+    while order := next_order(forms, while_measuring(seen, starts.experiment.figures), design):
         measured = starts.session(order.form, order.window, repeats=order.repeats)
         seen.append(measured.timed)
         seconds += measured.seconds

@@ -15,10 +15,12 @@ from __future__ import annotations
 import argparse
 import shlex
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from anchormatrix.cli.command import run
 from anchormatrix.cli.measuring import add_options, open_rig, read_orders, say
+from anchormatrix.decide.effects.features import while_measuring
 from anchormatrix.errors import ConfigError
 from anchormatrix.history.deadline import check_deadline
 from anchormatrix.history.record import record_beside
@@ -41,7 +43,8 @@ def main() -> int:
         raise ConfigError(f"form {form.name} runs on {form.cards} cards", where="--form", expected=f"{contract.size}")
     plan = required_run_plan(args.plan, results)
     planned, design = plan.of(contract.id), matrix_design(settings, plan.noise)
-    todo = order_of_session(results / contract.id, planned, form.name, args.window, design)
+    counted = partial(while_measuring, model=settings.model)
+    todo = order_of_session(results / contract.id, planned, form.name, args.window, design, counted)
     order = SessionOrder(contract, form, args.window, results, todo.repeats, args.generation, args.night)
     out = args.out or order.folder / f"w{args.window}" / "session.json"
     if todo.skip and not args.dry_run:

@@ -26,7 +26,7 @@ SAME = ("layers", "heads", "kv_heads", "head_dim", "ffn_dim", "sequence_tokens",
 FIGURES = ModelSettings(**{name: getattr(DIT, name) for name in SAME})
 
 
-def judged(form: str, *faults: Fault, plain: bool = True) -> tuple[Gates, FeatureEffect]:
+def judged(form: str, *faults: Fault, plain: bool = True, design: str = "full") -> tuple[Gates, FeatureEffect]:
     """What is decided on a quiet host where the form is 5 % faster than any other, and the effect of its feature."""
     names = (*(["tp1-usp4"] if plain else []), form, "tp2-usp2")
     scenario = Scenario("quiet", dit=DIT, timing=Timing(dispersion_pct=0.2, restart_sd_pct=0.1), faults=faults)
@@ -36,7 +36,7 @@ def judged(form: str, *faults: Fault, plain: bool = True) -> tuple[Gates, Featur
     scenario = replace(scenario, behaviour=Behaviour(step_rules=rules))
     experiment = Experiment(0, scenario, 4, tuple(map(parse_form, names)), FIGURES, 40)
     starts = Starts(experiment, choose_group(experiment).contract)
-    _, gates = product.decide(starts, "full")
+    _, gates = product.decide(starts, design)
     assert all(starts.mean(form, 1) < 0.97 * starts.mean(other, 1) for other in names if other != form)
     return gates, gates.effects[form][0]
 
@@ -62,6 +62,12 @@ def test_a_dead_feature_is_void_however_fast_its_form_is(form, fault, plain):
     assert (effect.status, gates.decision.winner) == ("void", None)
     assert next(gate.status for gate in gates.gates if (gate.form, gate.gate) == (form, "G1")) == "failed"
     assert plain or effect.text in gates.decision.sentence
+
+
+@pytest.mark.parametrize("fault", [Fault("dead_masking", form=MASKED), Fault("dead_offload", form=LAYERWISE)])
+def test_the_adaptive_design_is_not_led_by_a_dead_form(fault):
+    gates, effect = judged(fault.form, fault, design="adaptive")
+    assert (effect.status, gates.decision.winner) == ("void", None)
 
 
 def test_a_dead_form_leaves_the_others_their_comparison():

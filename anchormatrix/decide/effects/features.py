@@ -40,6 +40,11 @@ def without_dead(
     return tuple(TimedSession(voided(timed.session, found), timed.requests) for timed in sessions)
 
 
+def while_measuring(seen: Sequence[TimedSession], model: ModelSettings | None) -> tuple[TimedSession, ...]:
+    """The sessions as they count before any capture is analysed: a dead offload is void by then, dead masking not."""
+    return without_dead(seen, effects((timed.session for timed in seen), {}, model))
+
+
 def voided(session: Session, found: Mapping[str, Sequence[FeatureEffect]]) -> Session:
     """The session as it counts: void when a feature of its form is dead."""
     why = dead(found.get(session.form, ()))
