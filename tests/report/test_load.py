@@ -55,6 +55,13 @@ def test_a_retired_contract_is_in_the_history_and_has_no_cell(tmp_path: Path) ->
     }
 
 
+@pytest.fixture(scope="module")
+def two_sizes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, str]]:
+    """Whole results of two sizes, and their contracts; who damages a file puts it back."""
+    root = tmp_path_factory.mktemp("two-sizes")
+    return root, write_results(root, sizes=(2, 4))
+
+
 @pytest.mark.parametrize(
     "name",
     ["verdict.json", "cells.csv", "smoke.json", "gates.json", "tp1-usp4/attribution.json", "tp1-usp4/w1/session.json"],
@@ -62,11 +69,17 @@ def test_a_retired_contract_is_in_the_history_and_has_no_cell(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[1]", b'{"schema": 9}', b"\xff\xfe\x00", b"a,b\n1,2\n", b"[" * 100_000]
 )
-def test_a_corrupted_file_is_named_and_the_rest_is_read(tmp_path: Path, name: str, content: bytes) -> None:
-    current = write_results(tmp_path, sizes=(2, 4))
-    path = tmp_path / current[4] / name
+def test_a_corrupted_file_is_named_and_the_rest_is_read(
+    two_sizes: tuple[Path, dict[int, str]], name: str, content: bytes
+) -> None:
+    root, current = two_sizes
+    path = root / current[4] / name
+    whole = path.read_bytes()
     path.write_bytes(content)
-    report = load(tmp_path)
+    try:
+        report = load(root)
+    finally:
+        path.write_bytes(whole)
     assert [problem.file for problem in report.problems] == [f"{current[4]}/{name}"]
     assert report.of_size(2) is not None
     assert size_answers(report)[0].headline == "tp1-usp2"

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -286,22 +283,6 @@ def test_the_same_results_give_the_same_bytes(tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     build_report(settings(), tmp_path, out)
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
-
-
-def test_the_command_builds_the_report_and_names_what_it_could_not_use(tmp_path: Path) -> None:
-    current = write_results(tmp_path, sizes=(2,))
-    (tmp_path / current[2] / "verdict.json").write_text("{", encoding="utf-8")
-    arguments = ["--config", "config/config.yaml", "--results", str(tmp_path), "--out", str(tmp_path / "out")]
-    found = subprocess.run(
-        [sys.executable, "scripts/rules/build_report.py", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONWARNINGS": "error"},
-    )
-    assert f"not used: {current[2]}/verdict.json" in found.stdout
-    assert (tmp_path / "out" / "index.html").exists()
 
 
 def test_every_figure_has_a_caption() -> None:

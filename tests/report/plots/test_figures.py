@@ -16,7 +16,11 @@ from PIL import Image
 from report_results import HOSTILE, ROOT, settings, with_text, write_results
 
 from anchormatrix.report.build import build_report
+from anchormatrix.report.load import load_report
+from anchormatrix.report.plots.captures import step_parts
 from anchormatrix.report.plots.figures import NAMES, SUFFIXES, TITLES, fonts_kept_in
+from anchormatrix.report.plots.output import inline
+from anchormatrix.report.plots.sheet import style
 
 pytestmark = pytest.mark.xdist_group("figures")  # drawn once, by one worker
 
@@ -137,8 +141,9 @@ def test_a_captured_step_of_zeros_is_drawn_all_the_same(tmp_path: Path) -> None:
         for rank in values["steps"]["ranks"]:
             rank.update(computing_ms=0, exposed_ms=0, overlapped_ms=0, free_ms=0, bubble_ms=0, stage_ms=0)
         path.write_text(json.dumps(values), encoding="utf-8")
-    build_report(settings(), tmp_path, tmp_path / "matrix_report")
-    assert "0.0 ms" in texts(tmp_path / "matrix_report", "step-parts")
+    (measured,) = load_report(settings(), tmp_path, tmp_path / "matrix_report").measured
+    with style():
+        assert "0.0 ms" in inline("step-parts", step_parts(measured))
 
 
 def test_importing_the_report_does_not_load_matplotlib() -> None:
@@ -149,14 +154,18 @@ def test_importing_the_report_does_not_load_matplotlib() -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
-def test_the_list_of_fonts_is_kept_with_the_results_and_the_home_folder_is_left_alone(tmp_path: Path) -> None:
-    home = tmp_path / "home"
+def test_the_command_draws_names_what_it_could_not_use_and_leaves_the_home_folder_alone(tmp_path: Path) -> None:
+    home, results = tmp_path / "home", tmp_path / "results"
     home.mkdir()
-    results = tmp_path / "results"
+    current = write_results(results, sizes=(2,))
+    (results / current[2] / "verdict.json").write_text("{", encoding="utf-8")
     command = [sys.executable, "scripts/rules/build_report.py", "--config", "config/config.yaml"]
     places = ["--results", str(results), "--out", str(results / "matrix_report")]
     environment = {name: value for name, value in os.environ.items() if name not in ("MPLCONFIGDIR", "XDG_CACHE_HOME")}
-    subprocess.run([*command, *places], cwd=ROOT, check=True, env={**environment, "HOME": str(home)})
+    environment |= {"HOME": str(home), "PYTHONWARNINGS": "error"}
+    found = subprocess.run([*command, *places], cwd=ROOT, check=True, env=environment, capture_output=True, text=True)
+    assert f"not used: {current[2]}/verdict.json" in found.stdout
+    assert (results / "matrix_report" / "index.html").exists()
     assert list(home.iterdir()) == []
     assert list((results / ".run" / "matplotlib").glob("fontlist*"))
 
