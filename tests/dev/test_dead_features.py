@@ -8,6 +8,7 @@ import pytest
 from campaigns import product
 from campaigns.bench import choose_group
 from campaigns.hosts import Experiment
+from campaigns.scoring import history_of
 from campaigns.starts import Starts
 from campaigns.truth import full_step
 
@@ -36,7 +37,7 @@ def judged(form: str, *faults: Fault, plain: bool = True, design: str = "full") 
     scenario = replace(scenario, behaviour=Behaviour(step_rules=rules))
     experiment = Experiment(0, scenario, 4, tuple(map(parse_form, names)), FIGURES, 40)
     starts = Starts(experiment, choose_group(experiment).contract)
-    _, gates = product.decide(starts, design)
+    _, gates = product.decide(starts, product.RULES[f"{design} design"], history_of(experiment))
     assert all(starts.mean(form, 1) < 0.97 * starts.mean(other, 1) for other in names if other != form)
     return gates, gates.effects[form][0]
 
