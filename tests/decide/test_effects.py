@@ -206,6 +206,9 @@ def test_figures_tell_only_large_savings_and_say_what_to_measure():
     )
     sessions = [session_record("tp4-usp1", proof=proof(peak_gb=14.0)), session_record(name, proof=proof(HOOKED, 14.0))]
     assert effects(sessions, {}, MODEL)[name][0].status == "void"
+    small = "tp1-usp4+cpu-offload"  # a text encoder of 1 GB, of 23
+    sessions = [session_record("tp1-usp4", proof=proof(peak_gb=23.0)), session_record(small, proof=proof(peak_gb=22.0))]
+    assert effects(sessions, {}, MODEL)[small][0].status == "proven"
     assert found(name, proof(HOOKED, 4.9))[0].status == "proven"  # less than its weights
 
 

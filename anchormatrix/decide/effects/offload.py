@@ -18,7 +18,7 @@ from anchormatrix.records.settings.things import ModelSettings
 
 # An offload that saves a smaller share of the card's memory does not show in a reading: two readings are as exact as
 # an allocator is, figures of a model only tell large savings apart from what they leave out.
-_READ, _FIGURED = 0.05, 0.4
+_READ, _FIGURED = 0.01, 0.4
 _SHARED = "distributed-layerwise-offload"
 
 
