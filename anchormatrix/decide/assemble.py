@@ -45,7 +45,6 @@ class Stored:
     attributions: Mapping[str, Attribution] = field(default_factory=dict)
     outputs: Sequence[SessionOutput] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
-    windows: int = 2
     noise_floor_pct: float = 1.0
     left_behind: Sequence[FormEvidence] = ()
     group: GroupState = UNKNOWN_GROUP
@@ -54,7 +53,7 @@ class Stored:
 def judge_contract(stored: Stored, smaller: Sequence[Measured] = ()) -> Gates:
     """Evaluate every gate and conclude. Pure: everything it says comes from ``stored``, but how the forms scale, which
     comes from the contracts of fewer cards."""
-    evidence = gather(stored.forms, stored.sessions, stored.cells, stored.attributions, stored.model)
+    evidence = gather(stored.forms, stored.sessions, stored.cells, stored.attributions, stored.model, stored.verdict)
     bounds = _bounds(stored, evidence)
     compared = bandwidths(evidence, bounds)
     open_differences = unexplained(compared)
@@ -64,10 +63,10 @@ def judge_contract(stored: Stored, smaller: Sequence[Measured] = ()) -> Gates:
             evidence=evidence,
             memory=_memory(stored, evidence),
             bounds=bounds,
+            selection=stored.verdict.selection,
             scaling=scaling_words(Measured(stored.contract, evidence), smaller),
             projections=projections,
             noise_floor_pct=stored.noise_floor_pct,
-            windows=stored.windows,
         )
     )
     decision = decide(

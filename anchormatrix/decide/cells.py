@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ Floor = Callable[[Cell, Cell], float]
 """The noise floor of two cells, in percent."""
 
 _AGAIN = "build the cells again"
+_SHORT = re.compile(r"\d+ of \d+ repeats$")
 _UNSETTLED = "the ramp did not settle before the repeats"
 
 
@@ -77,6 +79,11 @@ def sign_of(a: Cell, b: Cell, floor: Floor) -> int:
     if apart_pct(a, b) <= floor(a, b):
         return 0
     return -1 if a.step_s < b.step_s else 1
+
+
+def only_short(reason: str) -> bool:
+    """Whether too few repeats is all that is wrong with a cell."""
+    return bool(reason) and all(_SHORT.search(part) for part in reason.split("; "))
 
 
 def _check_whole(cells: Sequence[Cell], path: Path) -> None:

@@ -124,7 +124,7 @@ def check_triggers(results: Path, plan: RunPlan | None, settings: Settings) -> l
 def _conclude_one(results: Path, contract: Contract, plan: RunPlan, settings: Settings) -> Concluded:
     planned = plan.of(contract.id)
     stored = read_stored(results, contract, planned, settings)
-    evidence = gather(stored.forms, stored.sessions, stored.cells, stored.attributions, stored.model)
+    evidence = gather(stored.forms, stored.sessions, stored.cells, stored.attributions, stored.model, stored.verdict)
     decision = judge_contract(stored).decision
     basis = Basis(
         size=contract.size,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from anchormatrix.decide.captured import StepParts, capture_inflation, family_times, step_parts
+from anchormatrix.decide.cells import only_short
 from anchormatrix.decide.effects.features import dead, effects, voided
 from anchormatrix.records.attribution import Attribution, Family
 from anchormatrix.records.cells import ALL, Cell
@@ -14,6 +15,7 @@ from anchormatrix.records.gates import FeatureEffect
 from anchormatrix.records.session import Session, SessionStatus
 from anchormatrix.records.settings.things import ModelSettings
 from anchormatrix.records.settings.values import ANCHOR, FEW
+from anchormatrix.records.verdict import Verdict
 
 
 @dataclass(frozen=True)
@@ -23,8 +25,10 @@ class FormEvidence:
 
     ``status`` is that of its sessions, ``None`` when there is none; ``reason`` is the session's, else why its anchor
     cell may not be ranked. ``windows`` maps a window to the anchor step measured in it. ``usable``: the anchor cell may
-    be ranked; ``few_doubt``: why the few-step cell may not be read. Gates, projections and scaling read ``ranked_s``
-    and ``captured``, None where the evidence may not be read, and triggers what no ``…_doubt`` speaks against.
+    be ranked among cells, ``few_doubt``: why the few-step cell may not. ``ranked``: the selection ranks the form at the
+    anchor; None: nothing was selected, so its cell decides. ``cell_doubt``: why the repeats beside the capture, in the
+    same start of the server, may not be read. Gates, projections and scaling read ``ranked_s`` and ``captured``, None
+    where the evidence may not be read, and triggers what no ``…_doubt`` speaks against.
     ``effects`` are those of its launch features; a dead one makes its status void.
     """
 
@@ -36,6 +40,8 @@ class FormEvidence:
     dispersion_pct: float | None = None
     usable: bool = False
     few_doubt: str = ""
+    ranked: bool | None = None
+    cell_doubt: str = ""
     windows: Mapping[str, float] = field(default_factory=dict)
     parts: StepParts | None = None
     families: tuple[Family, ...] = ()
@@ -45,19 +51,22 @@ class FormEvidence:
     @property
     def ranked_s(self) -> float | None:
         """The anchor step, where it may be ranked."""
-        return self.step_anchor_s if self.usable else None
+        return None if self.rank_doubt else self.step_anchor_s
 
     @property
     def rank_doubt(self) -> str:
         """Why the anchor step may not be ranked; nothing when it may."""
         if self.step_anchor_s is None:
             return "not measured"
-        return "" if self.usable else f"may not be ranked: {self.reason or 'its cells are too noisy'}"
+        may = self.usable if self.ranked is None else self.ranked
+        return "" if may else f"may not be ranked: {self.reason or 'its cells are too noisy'}"
 
     @property
     def drift_doubt(self) -> str:
         """Why the two tiers may not be compared; nothing when they may."""
-        return self.rank_doubt or (f"few steps: {self.few_doubt}" if self.few_doubt else "")
+        if self.step_anchor_s is None or not self.usable:
+            return f"anchor: {self.reason or 'not measured'}"
+        return f"few steps: {self.few_doubt}" if self.few_doubt else ""
 
     @property
     def captured(self) -> StepParts | None:
@@ -69,7 +78,7 @@ class FormEvidence:
         """Why the capture speaks for no timed step; nothing when it does. It was made in a few-step request."""
         if self.parts is None:
             return "no capture of this form"
-        cell = f"the cell it was captured in may not be read: {self.few_doubt}" if self.few_doubt else ""
+        cell = f"the cell it was captured in may not be read: {self.cell_doubt}" if self.cell_doubt else ""
         return self.parts.doubt or cell
 
     @property
@@ -119,11 +128,12 @@ def gather(
     cells: Sequence[Cell],
     attributions: Mapping[str, Attribution] | None = None,
     model: ModelSettings | None = None,
+    verdict: Verdict | None = None,
 ) -> tuple[FormEvidence, ...]:
     """Put sessions, cells and attributions (by form name) together per form.
 
     Cells are read for window ``all`` (the medians) and for the single windows of the anchor tier. ``model`` tells how
-    many chunks the masking of a form could have.
+    many chunks the masking of a form could have, ``verdict`` which forms are ranked and how far a cell may disperse.
     """
     names = list(dict.fromkeys([*(form.name for form in forms), *(session.form for session in sessions)]))
     proved = effects(sessions, attributions or {}, model)
@@ -140,6 +150,8 @@ def gather(
                 family_times(found.get(name)),
             ),
             effects=proved.get(name, ()),
+            ranked=None if verdict is None else name in verdict.selection.ranked,
+            cell_doubt=_doubt_beside(found.get(name), name, cells, verdict),
         )
         for name in names
     )
@@ -188,3 +200,15 @@ def _doubt_of(cell: Cell | None) -> str:
     if cell is None:
         return "not measured"
     return "" if cell.usable else cell.reason
+
+
+def _doubt_beside(attribution: Attribution | None, name: str, cells: Sequence[Cell], verdict: Verdict | None) -> str:
+    """Why the few-step repeats of the server start that was captured may not be read; few repeats are no reason."""
+    window = str(attribution.window) if attribution and attribution.window is not None else ALL
+    found = {cell.window: cell for cell in cells if (cell.form, cell.tier) == (name, FEW)}
+    cell = found.get(window, found.get(ALL))
+    if cell is None:
+        return "not measured"
+    if verdict and cell.dispersion_pct > verdict.limits.dispersion_pct:
+        return f"dispersion {cell.dispersion_pct:.1f} % is above {verdict.limits.dispersion_pct:g} %"
+    return "" if cell.usable or only_short(cell.reason) else cell.reason

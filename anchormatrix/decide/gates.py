@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 
 from anchormatrix.decide.bounds import ByteBound
 from anchormatrix.decide.evidence import FormEvidence, extra_computing
+from anchormatrix.decide.fastest import interval, why_open, won_by
 from anchormatrix.decide.projection import milliseconds, seconds
 from anchormatrix.measure.bandwidth.curve import wire_bytes
 from anchormatrix.records.attribution import Family
 from anchormatrix.records.gates import CallBound, Gate, GateStatus, Projection, Unexplained
+from anchormatrix.records.selection import Selection, Standing
 from anchormatrix.records.session import SessionStatus
 
 GATES = {
@@ -37,8 +39,8 @@ _CLOSURE = 1.02  # a measured step may undercut a lower bound by the noise of bo
 class GateInputs:
     """What the gates of one contract are evaluated from.
 
-    ``memory`` maps a form's name to (GB needed, GB usable, words); ``bounds`` to its byte bound, ``scaling`` to how it
-    scales from fewer cards, in words.
+    ``selection`` ranks the forms at the anchor. ``memory`` maps a form's name to (GB needed, GB usable, words),
+    ``bounds`` to its byte bound, ``scaling`` to how it scales from fewer cards, in words.
     """
 
     evidence: Sequence[FormEvidence]
@@ -47,13 +49,14 @@ class GateInputs:
     scaling: Mapping[str, str] = field(default_factory=dict)
     projections: Sequence[Projection] = ()
     noise_floor_pct: float = 1.0
-    windows: int = 2
+    selection: Selection | None = None
 
     @property
     def best(self) -> FormEvidence | None:
-        """The form with the lowest anchor step that may be ranked."""
+        """The fastest form at the anchor, as far as it may be ranked."""
         ranked = [form for form in self.evidence if form.ranked_s]
-        return min(ranked, key=lambda form: form.ranked_s or 0.0, default=None)
+        leader = self.selection.leader if self.selection else None
+        return min(ranked, key=lambda form: (form.form.name != leader, form.ranked_s or 0.0), default=None)
 
 
 def evaluate(inputs: GateInputs) -> tuple[Gate, ...]:
@@ -184,31 +187,30 @@ def _masking(form: FormEvidence, inputs: GateInputs) -> Gate:
 
 
 def _ab(form: FormEvidence, inputs: GateInputs) -> Gate:
-    """The same-window A/B ranks; scaling from fewer cards stands beside it, because the topology changed too."""
-    best, step = inputs.best, form.ranked_s
-    source = "cells.csv, anchor tier"
-    if best is None or step is None:
-        return _result("G6", form, UNKNOWN, form.step_anchor_s, "s/step", source, form.rank_doubt)
-    status, text = _in_the_same_windows(form, best, inputs)
+    """The selection ranks; scaling from fewer cards stands beside it, because the topology changed too."""
+    selection, source = inputs.selection, "cells.csv, anchor tier"
+    if selection is None or form.ranked_s is None:
+        why = form.rank_doubt or "nothing was selected"
+        return _result("G6", form, UNKNOWN, form.step_anchor_s, "s/step", source, why)
+    status, text = _standing(form.form.name, selection)
     if words := inputs.scaling.get(form.form.name):
         source, text = f"{source}, also of fewer cards", f"{text}; {words}"
-    return _result("G6", form, status, step, "s/step", source, text)
+    return _result("G6", form, status, form.ranked_s, "s/step", source, text)
 
 
-def _in_the_same_windows(form: FormEvidence, best: FormEvidence, inputs: GateInputs) -> tuple[GateStatus, str]:
-    if form.form == best.form:
-        count = len(form.windows)
-        status = PASSED if count >= inputs.windows else UNKNOWN
-        return status, f"fastest in {count} window{'' if count == 1 else 's'}"
-    shared = sorted(set(form.windows) & set(best.windows))
-    if not shared:
-        return UNKNOWN, f"no window shared with {best.form.name}"
-    floor = form.noise_floor_pct(best, inputs.noise_floor_pct)
-    behind = [100 * (form.windows[window] / best.windows[window] - 1) for window in shared]
-    text = f"{', '.join(f'{value:+.1f} %' for value in behind)} against {best.form.name} in the same windows"
-    if all(value > floor for value in behind):
-        return FAILED, f"{text}, beyond the noise floor {floor:.1f} %"
-    return PASSED, f"{text}, within the noise floor {floor:.1f} %"
+def _standing(form: str, selection: Selection) -> tuple[GateStatus, str]:
+    """Where a form stands among the server starts of the same windows."""
+    rival = next((item for item in selection.rivals if item.form == form), None)
+    if rival is None:
+        return (PASSED, won_by(selection)) if selection.decided else (UNKNOWN, why_open(selection))
+    text, zone = f"{interval(rival)} behind {selection.leader} in the same windows", f"{selection.zone_pct:g} %"
+    if form in selection.tied:
+        return PASSED, f"{text}: no difference, it lies within {zone}"
+    if rival.standing is Standing.OPEN:
+        return UNKNOWN, f"{text}: it may still be faster by more than {zone}"
+    if rival.standing is Standing.SETTLED:
+        return PASSED, f"{text}: it may be the faster one, by no more than {zone}"
+    return FAILED, f"{text}, beyond doubt"
 
 
 def _projected(form: FormEvidence, inputs: GateInputs) -> Gate:

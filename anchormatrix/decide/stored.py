@@ -50,7 +50,6 @@ def read_stored(results: Path, contract: Contract, planned: ContractPlan, settin
         attributions=read_attributions(folder, names),
         outputs=outputs.sessions,
         skipped=_skipped(sessions, settings.matrix.windows),
-        windows=settings.matrix.windows,
         noise_floor_pct=settings.verdict.noise_floor_pct,
         left_behind=left_behind(folder, contract.id, names, settings),
         group=group_state(results, contract),
@@ -58,10 +57,11 @@ def read_stored(results: Path, contract: Contract, planned: ContractPlan, settin
 
 
 def read_measured(results: Path, contract: Contract, plan: RunPlan, settings: Settings) -> Measured:
-    """What was measured of a contract's planned forms: cells and captures alone. Raises :class:`InputError`."""
+    """What was measured of a contract's planned forms: cells, verdict and captures. Raises :class:`InputError`."""
     folder, names = results / contract.id, plan.of(contract.id).forms
     cells, attributions = read_cells(folder / "cells.csv"), read_attributions(folder, names)
-    return Measured(contract, gather(map(parse_form, names), (), cells, attributions, settings.model))
+    verdict = read_record(folder / "verdict.json", Verdict)
+    return Measured(contract, gather(map(parse_form, names), (), cells, attributions, settings.model, verdict))
 
 
 def _skipped(sessions: Iterable[Session], windows: int) -> dict[str, str]:

@@ -17,11 +17,10 @@ noisy cells when enough starts say so, and the few-step ranking is still not to 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
-from anchormatrix.decide.cells import mixed_tiers, order_of, sign_of
+from anchormatrix.decide.cells import mixed_tiers, only_short, order_of, sign_of
 from anchormatrix.decide.fastest import Fastest, fastest, windows_agree
 from anchormatrix.decide.left_out import left_out
 from anchormatrix.errors import ConfigError
@@ -35,7 +34,6 @@ from anchormatrix.records.settings.values import ANCHOR, FEW
 from anchormatrix.records.verdict import Drift, NotRun, Verdict, VerdictStatus
 from anchormatrix.store.sessions import TimedSession
 
-_SHORT = re.compile(r"\d+ of \d+ repeats$")
 _BLOCKING = {
     SessionStatus.DID_NOT_RUN,
     SessionStatus.VOID,
@@ -130,7 +128,7 @@ class _Judge:
         return [
             f"{cell.form}/{cell.tier}: {cell.reason}"
             for (_, _, window), cell in sorted(self.cells.items())
-            if window == ALL and cell.reason and not _only_short(cell.reason)
+            if window == ALL and cell.reason and not only_short(cell.reason)
         ]
 
     def _missing(self) -> list[str]:
@@ -144,7 +142,7 @@ class _Judge:
                 lacking = [str(w) for w in self.due[form] if (form, tier, str(w)) not in self.cells]
                 if lacking:
                     gone.append(f"{form}/{tier} in window {', '.join(lacking)}{self._why_lacking(form, lacking)}")
-                elif _only_short(self.cells[form, tier, ALL].reason):
+                elif only_short(self.cells[form, tier, ALL].reason):
                     gone.append(f"{form}/{tier}: {self.cells[form, tier, ALL].reason}")
         if len({_split(form) for form in self.forms}) < 2 and self.size > 1:
             gone.append(f"a pair of forms with {self.size} cards and different splits")
@@ -266,8 +264,3 @@ def _split(form: str) -> object:
         return parse_form(form).split
     except ConfigError:
         return form
-
-
-def _only_short(reason: str) -> bool:
-    """Whether too few repeats is all that is wrong with a cell."""
-    return bool(reason) and all(_SHORT.search(part) for part in reason.split("; "))

@@ -9,6 +9,8 @@ from anchormatrix.errors import ConfigError
 from anchormatrix.planning.run import Run, Smoked
 from anchormatrix.records.night import Place
 
+_OF_SCALING = ("contract.json", "cells.csv", "verdict.json")
+
 
 @dataclass(frozen=True)
 class RunFiles:
@@ -22,10 +24,10 @@ class RunFiles:
         return [pattern.format(contract=contract) for contract in self._contracts()]
 
     def of_smaller(self, contract: str) -> list[str]:
-        """The contracts of fewer cards, their cells and their captures: what the scaling of a contract is read from."""
+        """The contracts of fewer cards, with cells, verdict and captures: what a contract's scaling is read from."""
         size = self.run.plan.of(contract).size
         smaller = [one for one in self._contracts() if self.run.plan.of(one).size < size]
-        files = [f"{self.run.results}/{one}/{name}" for one in smaller for name in ("contract.json", "cells.csv")]
+        files = [f"{self.run.results}/{one}/{name}" for one in smaller for name in _OF_SCALING]
         return [*files, *(name for one in smaller for name in self.attributions(one))]
 
     def sessions(self, contract: str = "", name: str = "session.json") -> list[str]:

@@ -63,6 +63,11 @@ class Selection(Record, frozen=True, kw_only=True):
     hopeless: str = ""
 
     @property
+    def ranked(self) -> tuple[str, ...]:
+        """The forms that are ranked, the leader first."""
+        return (*([self.leader] if self.leader else ()), *(item.form for item in self.rivals))
+
+    @property
     def tied(self) -> tuple[str, ...]:
         """Forms that are neither faster nor slower than the leader by more than the indifference zone, beyond doubt."""
         return tuple(item.form for item in self.rivals if item.high_pct is not None and item.high_pct <= self.zone_pct)

@@ -161,7 +161,6 @@ def conclude(
             verdict=verdict,
             model=settings.model,
             memory=memory_limits(settings, _card_gb(starts.experiment)),
-            windows=settings.matrix.windows,
             noise_floor_pct=settings.verdict.noise_floor_pct,
             **captured,
         )

@@ -86,7 +86,7 @@ def test_a_cell_that_may_not_be_read_fires_no_trigger(results):
         False,
         "4 cards: every step stays within 5 % between the tiers",
     )
-    assert "; not read: tp2-usp2: may not be ranked: dispersion 25.0 % of 6 repeats is above 3 %" in drift["text"]
+    assert "; not read: tp2-usp2: anchor: dispersion 25.0 % of 6 repeats is above 3 %" in drift["text"]
 
 
 def test_a_form_of_an_earlier_configuration_takes_no_part_and_is_named_when_it_was_faster(results):

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from contracts import contract_on
-from measured import session_record
+from measured import selection_record, session_record, verdict_record
 
 from anchormatrix.decide.bounds import byte_bound
 from anchormatrix.decide.captured import StepParts, capture_inflation, step_parts
@@ -33,6 +33,7 @@ from anchormatrix.records.bandwidth import SweepPoint
 from anchormatrix.records.cells import cell_of
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.gates import Fix
+from anchormatrix.records.selection import Rival, Standing
 from anchormatrix.records.session import Capture, CaptureStatus, SessionStatus
 from anchormatrix.records.settings.things import ModelSettings
 from virtualhost.host.scenario import load_scenario
@@ -192,16 +193,48 @@ def test_only_the_masked_familys_communication_can_be_hidden():
     assert half_hidden.exposed_at_bound_ms == pytest.approx(270)
 
 
-def test_the_a_b_needs_two_windows_and_a_difference_beyond_the_noise():
-    assert statuses([FAST, SLOW], "G6")["tp2-usp1"] == (
-        "failed",
-        "+10.0 %, +10.0 % against tp1-usp2 in the same windows, beyond the noise floor 1.0 %",
+def selected(*rivals, decided=True):
+    """A selection that tp1-usp2 leads; of each rival its form, standing, and difference with interval in percent."""
+    return msgspec.structs.replace(
+        selection_record({"tp1-usp2": 1.0}),
+        decided=decided,
+        rivals=tuple(
+            Rival(form=name, standing=standing, behind_pct=pct, low_pct=low, high_pct=high, starts=2)
+            for name, standing, pct, low, high in rivals
+        ),
     )
-    close = form("tp2-usp1", 1.01, dispersion=2.0)
-    assert statuses([FAST, close], "G6")["tp2-usp1"][0] == "passed"
-    once = form("tp1-usp2", 1.0, windows={"1": 1.0})
-    assert statuses([once, SLOW], "G6")["tp1-usp2"] == ("unknown", "fastest in 1 window")
-    assert statuses([FAST, SLOW], "G6")["tp1-usp2"] == ("passed", "fastest in 2 windows")
+
+
+@pytest.mark.parametrize(
+    ("rival", "status", "interval", "text"),
+    [
+        ((Standing.BEHIND, 10.0, 9.5, 10.5), "failed", "10.0 % (9.5 … 10.5 %", ", beyond doubt"),
+        (
+            (Standing.SETTLED, 1.2, -0.5, 2.9),
+            "passed",
+            "1.2 % (-0.5 … 2.9 %",
+            ": it may be the faster one, by no more than 1 %",
+        ),
+        (
+            (Standing.OPEN, 1.0, -2.0, 4.0),
+            "unknown",
+            "1.0 % (-2.0 … 4.0 %",
+            ": it may still be faster by more than 1 %",
+        ),
+        ((Standing.SETTLED, 0.1, -0.4, 0.6), "passed", "0.1 % (-0.4 … 0.6 %", ": no difference, it lies within 1 %"),
+    ],
+)
+def test_the_a_b_is_the_selections(rival, status, interval, text):
+    selection = selected(("tp2-usp1", *rival))
+    found = statuses([FAST, SLOW], "G6", selection=selection)
+    assert found["tp2-usp1"] == (
+        status,
+        f"{interval}, 2 starts each) behind tp1-usp2 in the same windows{text}",
+    )
+    assert found["tp1-usp2"][0] == "passed"
+    undecided = statuses([FAST, SLOW], "G6", selection=selected(("tp2-usp1", Standing.OPEN, 1, -2, 4), decided=False))
+    assert undecided["tp1-usp2"][0] == "unknown"
+    assert statuses([FAST, SLOW], "G6")["tp1-usp2"] == ("unknown", "nothing was selected")
 
 
 def test_a_form_that_may_not_be_ranked_says_why():
@@ -276,7 +309,7 @@ def test_bandwidth_is_compared_only_at_equal_concurrency_and_kept_unexplained():
     assert unexplained(bandwidths([once_per_step], {"tp1-usp2": bound})) == ()
     masked = byte_bound(parse_form("tp1-usp2+distributed-layerwise-offload"), MODEL, PAIR, sweep(100.0))
     assert bandwidths([slow_in_model], {"tp1-usp2": masked}) == ()  # two communicators at once, swept with one
-    noisy = replace(slow_in_model, few_doubt="dispersion 33.0 % is above 3 %")
+    noisy = replace(slow_in_model, cell_doubt="dispersion 33.0 % is above 3 %")
     assert bandwidths([noisy], {"tp1-usp2": bound}) == ()
 
 
@@ -294,15 +327,28 @@ def test_a_capture_says_why_it_may_not_be_read(facts, why):
 
 
 def test_a_capture_in_a_cell_that_may_not_be_read_may_not_be_read_either():
+    """The repeats of the captured window scatter by 30 %; the selection ranks the form all the same."""
     cells = [
-        cell_of("c2-x", "tp1-usp2", "few", "all", [1.0, 1.3], 33.0, "dispersion 33.0 % is above 3 %"),
-        cell_of("c2-x", "tp1-usp2", "anchor", "all", [1.0], 0.4),
+        cell_of("c2-x", "tp1-usp2", tier, window, values, spread, why)
+        for tier, window, values, spread, why in (
+            ("few", "1", [1.0, 1.3], 26.0, "2 of 3 repeats"),
+            ("few", "2", [1.0, 1.0], 0.0, "2 of 3 repeats"),
+            ("few", "all", [1.0, 1.3, 1.0, 1.0], 30.0, "window 1: 2 of 3 repeats; window 2: 2 of 3 repeats"),
+            ("anchor", "all", [1.0, 1.2], 18.0, "dispersion 18.0 % of 2 repeats is above 3 %"),
+        )
     ]
-    (found,) = gather([], [session_record("tp1-usp2")], cells, {"tp1-usp2": captured_step(600, 100, 0, 0.6)})
-    why = "dispersion 33.0 % is above 3 %"
-    assert (found.ranked_s, found.captured, found.exposed_share) == (1.0, None, None)
-    assert found.capture_doubt == f"the cell it was captured in may not be read: {why}"
-    assert found.drift_doubt == f"few steps: {why}"
+    verdict = verdict_record(selection=selection_record({"tp1-usp2": 1.0, "tp2-usp1": 1.1}))
+
+    def gathered(window):
+        capture = msgspec.structs.replace(captured_step(600, 100, 0, 0.6), window=window)
+        (found,) = gather([], [session_record("tp1-usp2")], cells, {"tp1-usp2": capture}, verdict=verdict)
+        return found
+
+    noisy, quiet = gathered(1), gathered(2)
+    assert (noisy.ranked_s, noisy.captured, noisy.exposed_share) == (1.1, None, None)
+    assert noisy.capture_doubt == "the cell it was captured in may not be read: dispersion 26.0 % is above 3 %"
+    assert (quiet.capture_doubt, quiet.exposed_share) == ("", 0.1)
+    assert quiet.drift_doubt == "anchor: dispersion 18.0 % of 2 repeats is above 3 %"
 
 
 def test_a_form_without_heads_or_keys_to_exchange_has_nothing_to_mask():
@@ -322,7 +368,7 @@ READ = {"parts": replace(PARTS, mask_bound=0.75, masked_ms=150, mask_chunks=4)}
         ({"parts": None}, "no capture of this form"),
         ({"parts": replace(READ["parts"], doubt="the capture fell on the ramp")}, "the capture fell on the ramp"),
         (
-            {"few_doubt": "dispersion 33.0 % is above 3 %"},
+            {"cell_doubt": "dispersion 33.0 % is above 3 %"},
             "the cell it was captured in may not be read: dispersion 33.0 % is above 3 %",
         ),
         (

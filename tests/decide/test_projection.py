@@ -7,6 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 from contracts import contract_on
+from measured import selection_record
 
 from anchormatrix.decide.captured import StepParts
 from anchormatrix.decide.evidence import FormEvidence
@@ -198,10 +199,11 @@ def test_the_a_b_gate_says_how_its_form_scales_from_fewer_cards_and_what_is_comp
     assert scaling_words(EIGHT, [other_load]) == {
         "tp1-usp8": "tp1-usp4 on 4 cards not comparable: workload.seed differ"
     }
-    gates = evaluate(GateInputs(EIGHT.forms, scaling=words))
+    selection = selection_record({"tp1-usp8": 0.625, "tp2-usp4": 0.7, "tp8-usp1": 0.9})
+    gates = evaluate(GateInputs(EIGHT.forms, scaling=words, selection=selection))
     texts = {gate.form: (gate.status, gate.text, gate.source) for gate in gates if gate.gate == "G6"}
     assert texts["tp1-usp8"] == (
-        "unknown",  # scaling ranks nothing: its windows are missing
-        f"fastest in 0 windows; {words['tp1-usp8']}",
+        "passed",
+        f"wins by 12.0 % (11.5 … 12.5 %, 2 starts each) over tp2-usp4; {words['tp1-usp8']}",
         "cells.csv, anchor tier, also of fewer cards",
     )
