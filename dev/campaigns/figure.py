@@ -23,12 +23,11 @@ def draw_figure(
 ) -> None:
     """Write the figure; the file's name says in which format. ``families`` name the rules of each line."""
     import matplotlib as mpl  # noqa: PLC0415 - slow, and only this needs it
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415
 
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "campaign", "font.size": 9}):
-        page, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained")
+        page = Figure(figsize=(13, 4.2), layout="constrained")
+        left, middle, right = page.subplots(1, 3)
         for (name, rules), colour in zip(families.items(), COLOURS, strict=False):
             scores = [score for rule in rules if (score := Score(results, rule)).decided]
             _line(left, name, scores, [100 * score.decided / score.hosts for score in scores], colour, name in own)
@@ -43,7 +42,6 @@ def draw_figure(
         left.legend(frameon=False, fontsize=7, loc="upper left")
         _by_margin(right, results, own)
         page.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=150)
-        plt.close(page)
 
 
 def _line(axes: Axes, name: str, scores: Sequence[Score], places: Sequence[float], colour: str, own: bool) -> None:
