@@ -25,7 +25,7 @@ from campaigns.faults.document import write_section
 from campaigns.figure import draw_figure
 from campaigns.hardness import HARD, PLAIN, RANGES, SHARES, Hardness
 from campaigns.hosts import draw
-from campaigns.rulings import RIGHT, HostResult
+from campaigns.rulings import RIGHT, WRONG, HostResult
 from campaigns.scoring import CURVES, FAMILIES, PRODUCT, RULES, run_host
 
 from anchormatrix.cli.command import run
@@ -87,8 +87,11 @@ def _list(results: list[HostResult]) -> None:
             kind = result.judgements[rule]
             if result.choice and (kind != RIGHT or result.false_extrapolates[rule]):
                 false = ", false extrapolates" if result.false_extrapolates[rule] else ""
+                full, anchor = result.losses.get(rule, (None, None))
+                loss = f" by {full:.2f} %, at the anchor by {anchor:.2f} %" if kind == WRONG else ""
                 print(
-                    f"host {result.number}: {rule}: {kind}{false}; best {result.best} by {result.margin_pct:.2f} %, "
+                    f"host {result.number}: {rule}: {kind}{loss}{false}; "
+                    f"best {result.best} by {result.margin_pct:.2f} %, "
                     f"starts {result.restart_sd_pct:.2f} %, requests {result.request_sd_pct:.2f} %, "
                     f"{', '.join(result.hardnesses)}; {result.rulings[rule].text}"
                 )

@@ -121,7 +121,7 @@ def decide(starts: Starts, asked: Asked, history: History) -> tuple[Ruling, Gate
         extrapolates=verdict.status is VerdictStatus.EXTRAPOLATES,
         r=tuple(verdict.r),
         planned=forms,
-        text=f"{verdict.status}: {decision.winner or decision.outcome} ({verdict.reason[:160]})",
+        text=f"{verdict.status}, {decision.confidence}: {decision.sentence}",
     )
     return ruling, gates
 

@@ -78,7 +78,8 @@ class Theory:
 class HostResult:
     """One host under every rule; rulings and what they are worth go by the rule's name.
 
-    ``choice``: at least two forms can be had. ``theory`` is there for the product on hosts with captures.
+    ``choice``: at least two forms can be had. ``losses``: how much slower the form named is than the best, in percent,
+    at full step count and at the anchor. ``theory`` is there for the product on hosts with captures.
     """
 
     number: int
@@ -93,6 +94,7 @@ class HostResult:
     judgements: Mapping[str, str]
     false_extrapolates: Mapping[str, bool]
     theory: Mapping[str, Theory] = field(default_factory=dict)
+    losses: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     seconds: float = 0.0
 
     def left_out(self, rule: str) -> bool:

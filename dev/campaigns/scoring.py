@@ -17,6 +17,7 @@ from campaigns.theory import judge_theory
 from campaigns.truth import Truth, truth_on
 
 HISTORY_FREEDOM = 20
+_MEDIAN_OF_THREE = 1.35  # its variance ÷ that of the mean, for normal draws
 PRODUCT = tuple(product.FAMILIES)
 # lines of the figure: rules of one kind, which differ in how sure they want to be
 FAMILIES: Mapping[str, tuple[str, ...]] = {
@@ -69,6 +70,7 @@ def run_host(experiment: Experiment, rules: Sequence[str] = RULES) -> HostResult
             name: false_extrapolates(ruling, truth, timing.dispersion_pct) for name, ruling in rulings.items()
         },
         theory={name: judge_theory(found, experiment, starts.contract.cards, truth) for name, found in gates.items()},
+        losses={n: (truth.loss_pct(r.winner), truth.anchor_loss_pct(r.winner)) for n, r in rulings.items() if r.winner},
         seconds=time.process_time() - begun,
     )
 
@@ -87,12 +89,13 @@ def truth_of(experiment: Experiment, cards: tuple[int, ...], variants: Iterable[
 
 
 def history_of(experiment: Experiment) -> product.History:
-    """What twenty earlier starts would say of this host: s² of start means is their variance times χ² ÷ freedom."""
+    """What twenty earlier starts would say of this host: s² of start medians is their variance times χ² ÷ freedom."""
     timing = experiment.scenario.timing
-    between, within = timing.restart_sd_pct, timing.dispersion_pct / RANGE_OF_THREE
-    true_sd = (between**2 + within**2 / REPEATS) ** 0.5
-    rng = random.Random(f"history|{experiment.scenario.seed}")
-    chi_squared = rng.gammavariate(HISTORY_FREEDOM / 2, 2.0)
+    kept = timing.request_correlation**2  # a request of the other tier lies between two of one
+    request = (timing.dispersion_pct / RANGE_OF_THREE) ** 2 + timing.step_pct**2 / ANCHOR
+    within = request / REPEATS * _MEDIAN_OF_THREE * (1 + 4 / 3 * kept + 2 / 3 * kept**2)
+    true_sd = (timing.restart_sd_pct**2 + within) ** 0.5
+    chi_squared = random.Random(f"history|{experiment.scenario.seed}").gammavariate(HISTORY_FREEDOM / 2, 2.0)
     return product.History(true_sd * (chi_squared / HISTORY_FREEDOM) ** 0.5, HISTORY_FREEDOM)
 
 

@@ -68,6 +68,11 @@ class Truth:
         step = self.full_s.get(form) or self.variants_s.get(form)
         return 100 * (step / self.full_s[self.best] - 1) if step and self.best else float("inf")
 
+    def anchor_loss_pct(self, form: str) -> float:
+        """How much slower a form is at the anchor than the best at full step count; negative where it is faster."""
+        step = self.anchor_s.get(form)
+        return 100 * (step / self.anchor_s[self.best] - 1) if step and self.best else float("inf")
+
     @property
     def margin_pct(self) -> float:
         """The best form's true margin over the second."""
