@@ -15,7 +15,7 @@ _SIZED = re.compile(r"(\d+) cards: (.*)", re.DOTALL)
 GATES = ("G1", "G2", "G3", "G4", "G5", "G6", "G7")
 GATES_NOTE = (
     "Passed: the form runs and proved itself (G1), fits (G2), its computing alone is shorter than the fastest form's "
-    "step (G4), and no form beats it beyond the noise floor in every window (G6). The byte bound (G3), the masking "
+    "step (G4), and it is not behind the leader of the selection (G6). The byte bound (G3), the masking "
     "bound (G5) and projections (G7) are theory: they say where to look and fail no form. Unknown: not measured, not "
     "to be read, or contradicted, and not guessed. Only G6 ranks."
 )
