@@ -194,6 +194,8 @@ def test_the_memory_of_the_form_without_offload_counts_before_the_models_figures
         "layerwise-offload: 25.0 GB of the card at the peak; 40.0 GB without offload as tp1-usp4 took, it saves 16.0 GB"
     )
     assert one.status == "proven"
+    masked = [session_record(MASKED, proof=proof(peak_gb=40.0)), sessions[1]]
+    assert "40.0 GB without offload as tp1-usp4+mask2 took" in effects(masked, {}, MODEL)[LAYERWISE][0].text
     assert found(LAYERWISE, proof(None, 25.0))[0].status == "void"
 
 

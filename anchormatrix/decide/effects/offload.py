@@ -12,13 +12,13 @@ from dataclasses import replace
 
 from anchormatrix.decide.effects.witnesses import GATHERS, PROVEN, UNPROVEN, VOID, Said, Witnesses
 from anchormatrix.planning.memory import memory_of
-from anchormatrix.records.form import Form
+from anchormatrix.records.form import Form, parse_form
 from anchormatrix.records.session import OffloadSeen, Proof
 from anchormatrix.records.settings.things import ModelSettings
 
-# An offload that saves a smaller share of the card's memory does not show in a reading: two readings are as exact as
-# an allocator is, figures of a model only tell large savings apart from what they leave out.
-_READ, _FIGURED = 0.01, 0.4
+# An offload that saves a smaller share of the card's memory does not show: readings are as exact as an allocator is,
+# masking moves a few percent, and the figures of a model only tell large savings apart from what they leave out.
+_READ, _READ_OTHERWISE_MASKED, _FIGURED = 0.01, 0.05, 0.4
 _SHARED = "distributed-layerwise-offload"
 
 
@@ -54,15 +54,24 @@ def _by_memory(form: Form, peak_mb: float, known: Witnesses) -> Said | None:
     plain = replace(form, offload="")
     needs = memory_of(plain, known.model)
     saved = needs.total_gb - memory_of(form, known.model).total_gb
-    read = [proof.peak_memory_mb for proof in known.proofs.get(plain.name, ()) if proof.peak_memory_mb]
-    peak, without = _gb(peak_mb), _gb(max(read)) if read else needs.total_gb
-    source = f"as {plain.name} took" if read else "by the model's figures"
-    text = f"{peak:.1f} GB of the card at the peak; {without:.1f} GB without offload {source}, it saves {saved:.1f} GB"
-    if not read and form.offload != "cpu-offload" and peak < needs.weights_gb:
+    peak, (without, source, least) = _gb(peak_mb), _without(plain, known) or (needs.total_gb, "", _FIGURED)
+    told = f"as {source} took" if source else "by the model's figures"
+    text = f"{peak:.1f} GB of the card at the peak; {without:.1f} GB without offload {told}, it saves {saved:.1f} GB"
+    if not source and form.offload != "cpu-offload" and peak < needs.weights_gb:
         return PROVEN, f"{peak:.1f} GB of the card at the peak, less than its weights of {needs.weights_gb:.1f} GB"
-    if saved < (_READ if read else _FIGURED) * without or not (read or known.model.activation_gb):
-        return UNPROVEN, f"{text}, too little to tell" + ("" if read else f"; measure {plain.name} beside it")
+    if saved < least * without or not (source or known.model.activation_gb):
+        return UNPROVEN, f"{text}, too little to tell" + ("" if source else f"; measure {plain.name} beside it")
     return (PROVEN if peak < without - saved / 2 else VOID), text
+
+
+def _without(plain: Form, known: Witnesses) -> tuple[float, str, float] | None:
+    """The memory (GB) of a form of the same split without offload, its name, and the share that tells beside it."""
+    forms = sorted(map(parse_form, known.proofs), key=lambda form: form != plain)  # the same masking before any other
+    for form in forms:
+        peaks = [proof.peak_memory_mb for proof in known.proofs[form.name] if proof.peak_memory_mb]
+        if form.split == plain.split and not form.offload and peaks:
+            return _gb(max(peaks)), form.name, _READ if form == plain else _READ_OTHERWISE_MASKED
+    return None
 
 
 def _gb(mebibytes: float) -> float:
