@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from anchormatrix.decide.bounds import ByteBound, byte_bound
+from anchormatrix.decide.bounds import ByteBound, bandwidths, byte_bound, unexplained
 from anchormatrix.decide.conclusion import DecisionInputs, decide
 from anchormatrix.decide.evidence import FormEvidence, gather, least_computing
-from anchormatrix.decide.gates import GateInputs, bandwidths, evaluate, unexplained
+from anchormatrix.decide.gates import GateInputs, evaluate
 from anchormatrix.decide.group_state import UNKNOWN_GROUP, GroupState
 from anchormatrix.decide.projection import Side, all_projections
 from anchormatrix.decide.scaling import Measured, scaling_words

@@ -1,17 +1,24 @@
-"""The byte bound: bytes a rank sends per layer inside its domain and across, and the least time they take."""
+"""The byte bound: bytes a rank sends per layer inside its domain and across, the least time they take, and how far the
+model stays from it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from anchormatrix.measure.bandwidth.curve import Curves, Estimate
+from anchormatrix.decide.evidence import FormEvidence
+from anchormatrix.measure.bandwidth.curve import Curves, Estimate, wire_bytes
 from anchormatrix.planning.collective_calls import Collective, collectives, concurrency, link_class, rank_groups
+from anchormatrix.records.attribution import Family
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import Form
-from anchormatrix.records.gates import CallBound
+from anchormatrix.records.gates import CallBound, Unexplained
 from anchormatrix.records.host import Topology
 from anchormatrix.records.settings.things import ModelSettings
+
+_UNEXPLAINED_PCT = 10.0  # implied and isolated bandwidth that differ by less agree, within what a sweep resolves
+_CALLS_OFF = 0.02  # a few calls outside the layers do not move a mean
+_FAMILY_KIND = {"alltoall": "all_to_all", "allgather": "all_gather", "allreduce": "all_reduce", "sendrecv": "send_recv"}
 
 
 @dataclass(frozen=True)
@@ -131,3 +138,62 @@ def _call_bound(call: Collective, at_once: int, found: Sequence[tuple[str, Estim
         time_us=time_us,
         basis=basis,
     )
+
+
+def bandwidths(evidence: Sequence[FormEvidence], bounds: Mapping[str, ByteBound]) -> tuple[Unexplained, ...]:
+    """In-model implied bandwidth against the isolated sweep, where the sweep was made at the form's concurrency.
+
+    Implied = bytes of one rank on the wire ÷ mean duration of a call, isolated = the same bytes ÷ the sweep's time.
+    Families whose calls carry different payloads are compared by the mean; a communicator with another number of calls
+    than the layers make is another collective of the same family. A capture that may not be read is not compared.
+    """
+    return tuple(
+        row
+        for form in evidence
+        if form.captured and (bound := bounds.get(form.form.name))
+        for family in form.families
+        if (row := _compare(form, family, bound))
+    )
+
+
+def unexplained(compared: Sequence[Unexplained]) -> tuple[Unexplained, ...]:
+    """Differences above 10 %, whichever side is faster."""
+    return tuple(row for row in compared if abs(row.isolated_over_implied - 1) * 100 > _UNEXPLAINED_PCT)
+
+
+def _compare(form: FormEvidence, family: Family, bound: ByteBound) -> Unexplained | None:
+    kind = _FAMILY_KIND.get(family.family.lower().replace("_", "").removesuffix("v"))
+    calls = [
+        call for call in bound.calls if call.kind == kind and call.time_us and "at once, the form" not in call.basis
+    ]
+    if not calls or len({call.dimension for call in calls}) > 1 or family.mean_ms <= 0:
+        return None
+    expected = sum(call.calls_per_layer for call in calls) * bound.layers * bound.forwards_per_step
+    if abs(family.calls - expected) > _CALLS_OFF * expected:
+        return None
+    payload, isolated_us = _means(calls)
+    wire = wire_bytes(calls[0].kind, calls[0].ranks, payload)
+    implied = wire / (family.mean_ms * 1e-3) / 1e9
+    isolated = wire / (isolated_us * 1e-6) / 1e9
+    name = f"{family.family} ({family.communicator})" if family.communicator else family.family
+    text = (
+        f"{form.form.name}: {name} puts {implied:.2f} GB/s on the wire in the model "
+        f"and {isolated:.2f} GB/s in isolation at the same concurrency ({calls[0].concurrency}); the rest is "
+        "unexplained. A sweep while the model computes would show whether compute and communication share a resource."
+    )
+    return Unexplained(
+        form=form.form.name,
+        family=family.family,
+        communicator=family.communicator,
+        implied_gb_s=implied,
+        isolated_gb_s=isolated,
+        concurrency=calls[0].concurrency,
+        text=text,
+        isolated_over_implied=isolated / implied,
+    )
+
+
+def _means(calls: Sequence[CallBound]) -> tuple[float, float]:
+    count = sum(call.calls_per_layer for call in calls)
+    payload = sum(call.payload_bytes * call.calls_per_layer for call in calls) / count
+    return payload, sum(call.time_us or 0.0 for call in calls) / count

@@ -14,9 +14,7 @@ from anchormatrix.decide.bounds import ByteBound
 from anchormatrix.decide.evidence import FormEvidence, extra_computing
 from anchormatrix.decide.fastest import interval, why_open, won_by
 from anchormatrix.decide.projection import milliseconds, seconds
-from anchormatrix.measure.bandwidth.curve import wire_bytes
-from anchormatrix.records.attribution import Family
-from anchormatrix.records.gates import CallBound, Gate, GateStatus, Projection, Unexplained
+from anchormatrix.records.gates import Gate, GateStatus, Projection
 from anchormatrix.records.selection import Selection, Standing
 from anchormatrix.records.session import SessionStatus
 
@@ -30,8 +28,6 @@ GATES = {
     "G7": "projection",
 }
 PASSED, FAILED, UNKNOWN = GateStatus.PASSED, GateStatus.FAILED, GateStatus.UNKNOWN
-_UNEXPLAINED_PCT = 10.0  # implied and isolated bandwidth that differ by less agree, within what a sweep resolves
-_CALLS_OFF = 0.02  # a few calls outside the layers do not move a mean
 _CLOSURE = 1.02  # a measured step may undercut a lower bound by the noise of both
 
 
@@ -235,65 +231,3 @@ def _projected(form: FormEvidence, inputs: GateInputs) -> Gate:
     text = f"with {first.fix.words}, {seconds(first.step_s)} per step: {abs(change):.1f} % "
     text += f"{'below' if change < 0 else 'above'} {first.against}; {first.both_words} (projection)"
     return _result("G7", form, PASSED, first.threshold, first.unit, "projection", text)
-
-
-_FAMILY_KIND = {"alltoall": "all_to_all", "allgather": "all_gather", "allreduce": "all_reduce", "sendrecv": "send_recv"}
-
-
-def bandwidths(evidence: Sequence[FormEvidence], bounds: Mapping[str, ByteBound]) -> tuple[Unexplained, ...]:
-    """In-model implied bandwidth against the isolated sweep, where the sweep was made at the form's concurrency.
-
-    Implied = bytes of one rank on the wire ÷ mean duration of a call, isolated = the same bytes ÷ the sweep's time.
-    Families whose calls carry different payloads are compared by the mean; a communicator with another number of calls
-    than the layers make is another collective of the same family. A capture that may not be read is not compared.
-    """
-    return tuple(
-        row
-        for form in evidence
-        if form.captured and (bound := bounds.get(form.form.name))
-        for family in form.families
-        if (row := _compare(form, family, bound))
-    )
-
-
-def unexplained(compared: Sequence[Unexplained]) -> tuple[Unexplained, ...]:
-    """Differences above 10 %, whichever side is faster."""
-    return tuple(row for row in compared if abs(row.isolated_over_implied - 1) * 100 > _UNEXPLAINED_PCT)
-
-
-def _compare(form: FormEvidence, family: Family, bound: ByteBound) -> Unexplained | None:
-    kind = _FAMILY_KIND.get(family.family.lower().replace("_", "").removesuffix("v"))
-    calls = [
-        call for call in bound.calls if call.kind == kind and call.time_us and "at once, the form" not in call.basis
-    ]
-    if not calls or len({call.dimension for call in calls}) > 1 or family.mean_ms <= 0:
-        return None
-    expected = sum(call.calls_per_layer for call in calls) * bound.layers * bound.forwards_per_step
-    if abs(family.calls - expected) > _CALLS_OFF * expected:
-        return None
-    payload, isolated_us = _means(calls)
-    wire = wire_bytes(calls[0].kind, calls[0].ranks, payload)
-    implied = wire / (family.mean_ms * 1e-3) / 1e9
-    isolated = wire / (isolated_us * 1e-6) / 1e9
-    name = f"{family.family} ({family.communicator})" if family.communicator else family.family
-    text = (
-        f"{form.form.name}: {name} puts {implied:.2f} GB/s on the wire in the model "
-        f"and {isolated:.2f} GB/s in isolation at the same concurrency ({calls[0].concurrency}); the rest is "
-        "unexplained. A sweep while the model computes would show whether compute and communication share a resource."
-    )
-    return Unexplained(
-        form=form.form.name,
-        family=family.family,
-        communicator=family.communicator,
-        implied_gb_s=implied,
-        isolated_gb_s=isolated,
-        concurrency=calls[0].concurrency,
-        text=text,
-        isolated_over_implied=isolated / implied,
-    )
-
-
-def _means(calls: Sequence[CallBound]) -> tuple[float, float]:
-    count = sum(call.calls_per_layer for call in calls)
-    payload = sum(call.payload_bytes * call.calls_per_layer for call in calls) / count
-    return payload, sum(call.time_us or 0.0 for call in calls) / count
