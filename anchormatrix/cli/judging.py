@@ -53,7 +53,7 @@ def read_given(args: argparse.Namespace) -> ToJudge:
     planned = plan.of(contract.id)
     paths = tuple(args.sessions or planned_sessions(args.contract.parent, planned))
     sessions = tuple(read_session(path, contract.id) for path in paths)
-    return ToJudge(settings, matrix_design(settings, plan.noise), contract, planned.forms, sessions, paths)
+    return ToJudge(settings, matrix_design(settings, planned.noise), contract, planned.forms, sessions, paths)
 
 
 def read_to_judge(args: argparse.Namespace) -> ToJudge:

@@ -168,25 +168,6 @@ def _tame(values: Sequence[float]) -> list[bool]:
 @functools.cache
 def critical_t(alpha: float, degrees: int) -> float:
     """The t that chance exceeds, up or down, with probability ``alpha``."""
-    low, high = 0.0, 1.0
-    while two_sided_p(high, degrees) > alpha:
-        low, high = high, high * 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if two_sided_p(middle, degrees) > alpha else (low, middle)
-    return high
+    from scipy.special import stdtrit  # noqa: PLC0415  a series too short to judge needs none of it
 
-
-def two_sided_p(t: float, degrees: int) -> float:
-    """Probability that Student's |t| with a whole number of degrees of freedom exceeds ``t`` by chance.
-
-    The finite series for whole degrees of freedom (Abramowitz and Stegun 26.7.3 and 26.7.4).
-    """
-    theta = math.atan(t / math.sqrt(degrees))
-    sine, cosine = math.sin(theta), math.cos(theta)
-    term, total = (cosine, 0.0) if degrees % 2 else (1.0, 0.0)
-    for j in range(1 + degrees % 2, degrees + 1, 2):
-        total += term
-        term *= cosine * cosine * j / (j + 1)
-    inside = (theta + sine * total) * 2 / math.pi if degrees % 2 else sine * total
-    return max(0.0, 1.0 - inside)
+    return float(stdtrit(degrees, 1 - alpha / 2))

@@ -79,6 +79,13 @@ def half_width_pct(starts: Starts, a: str, b: str, rule: Rule, *, windows: int |
     return 100 * math.expm1(gap.error * math.sqrt(gap.windows / (windows or gap.windows)))
 
 
+def resolution_pct(sd_pct: float, rule: Rule, *, forms: int, starts: int) -> float:
+    """The smallest difference that so many starts of each form tell, in percent, where starts differ by ``sd_pct``."""
+    dof = forms * (starts - 1) + (rule.known.dof if rule.known else 0.0)
+    error = _quantile(dof, rule.level / max(1, forms - 1)) * sd_pct / 100 * math.sqrt(2 / starts)
+    return 100 * math.expm1(error)
+
+
 @dataclass(frozen=True)
 class _Gap:
     """``b`` against ``a`` in logarithms over ``windows`` shared windows, and the error that bounds it."""
@@ -124,9 +131,7 @@ class _Look:
 
     def quantile(self, dof: float) -> float:
         """Student's t at the level of one comparison."""
-        from scipy.special import stdtrit  # noqa: PLC0415  half a second that only a comparison costs
-
-        return float(stdtrit(dof, 1 - self.rule.level / self.comparisons))
+        return _quantile(dof, self.rule.level / self.comparisons)
 
     def chance(self, gap: _Gap, zone: float, left: int) -> float:
         """The chance that a comparison still open is decided by ``left`` more starts of both forms."""
@@ -231,6 +236,12 @@ class _Race:
             starts={form: len(found) for form, found in self.starts.items()},
             hopeless="" if self.decided else self.hopeless,
         )
+
+
+def _quantile(dof: float, level: float) -> float:
+    from scipy.special import stdtrit  # noqa: PLC0415  half a second that only a comparison costs
+
+    return float(stdtrit(dof, 1 - level))
 
 
 def _leader(look: _Look, alive: Sequence[str]) -> str | None:

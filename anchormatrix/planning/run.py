@@ -15,15 +15,17 @@ from typing import Any
 
 from anchormatrix.config.merge import build_settings, merged
 from anchormatrix.devices.probe import probe_host
+from anchormatrix.history.noise import Before, start_noise
 from anchormatrix.history.progress import Progress, read_durations
 from anchormatrix.planning.contracts import list_contracts, read_ledger
 from anchormatrix.planning.rerun import cell_notices, check_measured, reference_of, split_cell
 from anchormatrix.planning.run_plan import make_run_plan, write_run_plan
 from anchormatrix.planning.triggers import digest
-from anchormatrix.records.contract import ContractList, GroupCondition, LedgerEntry
+from anchormatrix.records.contract import Contract, ContractList, GroupCondition, LedgerEntry
 from anchormatrix.records.host import HostProbe
 from anchormatrix.records.night import Place, deadline_of, resolve_night
 from anchormatrix.records.plan import RunPlan
+from anchormatrix.records.selection import StartNoise
 from anchormatrix.records.settings.whole import Settings
 from anchormatrix.records.smoke import SmokeStatus
 from anchormatrix.store.files import write_text
@@ -48,6 +50,7 @@ class Run:
     chosen: ContractList
     plan: RunPlan
     plan_file: str
+    stored: StoredResults
     ledger: Sequence[LedgerEntry] = ()
     damage: tuple[str, ...] = ()
 
@@ -80,10 +83,10 @@ class Run:
 
     def must_run(self, contract_id: str, form: str, window: int) -> bool:
         """Whether a session has no result yet, is asked for again, or its result is of another night."""
-        path = self._stored.session(contract_id, form, window)
+        path = self.stored.session(contract_id, form, window)
         if form in self.again(contract_id) or not path.exists():
             return True
-        return self._stored.night(path) != self.contract_night(contract_id)
+        return self.stored.night(path) != self.contract_night(contract_id)
 
     def again(self, contract_id: str) -> tuple[str, ...]:
         """The forms measured again by ``cell=FORM/TIER``: that form and the reference form of its pair."""
@@ -97,12 +100,12 @@ class Run:
 
     def session_generation(self, contract_id: str, form: str, window: int) -> int:
         """How often a session has been asked for again: stays what it was until someone asks once more."""
-        done = self._stored.generation(self._stored.session(contract_id, form, window))
+        done = self.stored.generation(self.stored.session(contract_id, form, window))
         return done + 1 if form in self.again(contract_id) else done
 
     def smoke_generation(self, contract_id: str) -> int:
         """The same for the smoke of a contract's group: a cell measured again starts with a fresh one."""
-        done = self._stored.generation(self._stored.smoke(contract_id))
+        done = self.stored.generation(self.stored.smoke(contract_id))
         return done + 1 if self.again(contract_id) else done
 
     def contract_night(self, contract_id: str) -> str:
@@ -110,21 +113,16 @@ class Run:
 
         So a night that was cut off is finished by the next run, and a matrix never mixes two nights.
         """
-        if self.settings.night:
-            return self.settings.night
-        if contract_id not in self._contract_nights:
-            nights = (self._stored.night(self._session(place)) for place in self.sessions_of(contract_id))
-            self._contract_nights[contract_id] = max(nights, default="")
-        return self._contract_nights[contract_id]
+        return self.settings.night or self.stored.latest_night(contract_id)
 
     def smoke_must_run(self, contract_id: str) -> bool:
         """Whether a group has no smoke yet or needs a new one: its cards' state or the night changed, a cell again."""
-        path = self._stored.smoke(contract_id)
+        path = self.stored.smoke(contract_id)
         if self.again(contract_id) or not path.exists():
             return True
-        if self._stored.night(path) != self.smoke_night(contract_id):
+        if self.stored.night(path) != self.smoke_night(contract_id):
             return True
-        return self._stored.smoke_state(contract_id) != self.state_of(contract_id)
+        return self.stored.smoke_state(contract_id) != self.state_of(contract_id)
 
     @cached_property
     def asked(self) -> str:
@@ -139,7 +137,7 @@ class Run:
 
     def smoke_night(self, contract_id: str) -> str:
         """The night of a contract's smoke: the one asked for, else the one it was made in."""
-        return self.settings.night or self._stored.night(self._stored.smoke(contract_id))
+        return self.settings.night or self.stored.night(self.stored.smoke(contract_id))
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -181,8 +179,8 @@ class Run:
         """Whether the last smoke of a group rejects it, in the state of health that its cards are in now."""
         state = self.state_of(contract_id)
         return (
-            self._stored.smoke_status(contract_id) is SmokeStatus.REJECTED
-            and self._stored.smoke_state(contract_id) == state
+            self.stored.smoke_status(contract_id) is SmokeStatus.REJECTED
+            and self.stored.smoke_state(contract_id) == state
         )
 
     def _contract_of(self, size: int, smoked: Smoked) -> str | None:
@@ -191,17 +189,6 @@ class Run:
             if not self.smoke_rejects(planned.id):
                 return planned.id
         return None
-
-    def _session(self, place: Place) -> Path:
-        return self._stored.session(place.contract, place.form, place.window)
-
-    @cached_property
-    def _stored(self) -> StoredResults:
-        return StoredResults(self.results)
-
-    @cached_property
-    def _contract_nights(self) -> dict[str, str]:
-        return {}
 
 
 def prepare_run(config_files: Sequence[Path | str], overrides: Mapping[str, Any], results: Path) -> Run:
@@ -220,13 +207,29 @@ def prepare_run(config_files: Sequence[Path | str], overrides: Mapping[str, Any]
     damage = set_aside(results)
     ledger = read_ledger(results / "contracts.jsonl")
     chosen = list_contracts(live, settings, ledger)
-    plan = make_run_plan(settings, live, chosen)
+    stored = StoredResults(results)
+    plan = make_run_plan(settings, live, chosen, lambda one: _known_noise(one, settings, chosen, ledger, stored))
     if settings.cell:
         form, _ = split_cell(settings)
         for planned in plan.of_size(form.cards)[:1]:
             check_measured(form, planned.forms)
     config_file, plan_file = _effective_config(values, results), write_run_plan(plan, results)
-    return Run(settings, str(config_file), results, live, chosen, plan, str(plan_file), ledger, damage)
+    return Run(settings, str(config_file), results, live, chosen, plan, str(plan_file), stored, ledger, damage)
+
+
+def _known_noise(
+    contract: Contract, settings: Settings, chosen: ContractList, ledger: Sequence[LedgerEntry], stored: StoredResults
+) -> StartNoise | None:
+    """The noise that history tells of, by what was measured before the matrix that results/ holds or is about to get.
+
+    Nothing that this matrix measures counts, on whichever group of its size: so the plan stays the same during the run,
+    after it, and when a cell is measured again.
+    """
+    groups = {one.id for one in chosen.of_size(contract.size)}
+    if night := settings.night or max(map(stored.latest_night, groups)):
+        return start_noise(settings.history.file, contract, Before(night=night))
+    begun = min((entry.when for entry in ledger if entry.id in groups), default="")
+    return start_noise(settings.history.file, contract, Before(moment=begun.rstrip("Z")))
 
 
 def put_interpreter_first() -> None:

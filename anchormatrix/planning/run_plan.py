@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from anchormatrix.errors import InputError
@@ -9,18 +10,27 @@ from anchormatrix.planning.adaptive import sequence
 from anchormatrix.planning.candidates import Candidates
 from anchormatrix.planning.configured import candidates_of, matrix_design
 from anchormatrix.planning.triggers import digest
-from anchormatrix.records.contract import ContractList, ListedContract
+from anchormatrix.records.contract import Contract, ContractList, ListedContract
 from anchormatrix.records.host import HostProbe
 from anchormatrix.records.plan import ContractPlan, PlannedSession, RuledOut, RunPlan
+from anchormatrix.records.selection import StartNoise
 from anchormatrix.records.settings.whole import Settings
 from anchormatrix.store.codec import plain, read_record, write_record
 
 _TODO = "snakemake -n in the project's folder makes a new one"
 
 
-def make_run_plan(settings: Settings, live: HostProbe, chosen: ContractList) -> RunPlan:
-    """Decide for every contract which forms are measured and in which order its sessions run."""
-    windows = _windows(settings)
+def make_run_plan(
+    settings: Settings,
+    live: HostProbe,
+    chosen: ContractList,
+    noise_of: Callable[[Contract], StartNoise | None],
+) -> RunPlan:
+    """Decide for every contract which forms are measured and in which order its sessions run.
+
+    ``noise_of`` tells what is known of the noise between server starts under a contract.
+    """
+    windows = matrix_design(settings).windows
     known: dict[tuple[int, float | None], Candidates] = {}
     contracts = []
     for planned in chosen.contracts:
@@ -28,7 +38,7 @@ def make_run_plan(settings: Settings, live: HostProbe, chosen: ContractList) -> 
         key = planned.size, card_gb
         if key not in known:
             known[key] = candidates_of(settings, planned.size, card_gb=card_gb)
-        contracts.append(_contract_plan(planned, card_gb, known[key], windows))
+        contracts.append(_contract_plan(planned, card_gb, known[key], windows, noise_of(planned)))
     return RunPlan(contracts=tuple(contracts))
 
 
@@ -60,13 +70,12 @@ def required_run_plan(given: Path | None, results: Path) -> RunPlan:
     return plan
 
 
-def _windows(settings: Settings) -> int:
-    """Windows that sessions are planned for; the adaptive design may need more, and leaves most of those out."""
-    return matrix_design(settings).windows
-
-
 def _contract_plan(
-    planned: ListedContract, card_gb: float | None, candidates: Candidates, windows: int
+    planned: ListedContract,
+    card_gb: float | None,
+    candidates: Candidates,
+    windows: int,
+    noise: StartNoise | None,
 ) -> ContractPlan:
     forms = tuple(form.name for form in candidates.forms)
     return ContractPlan(
@@ -80,5 +89,6 @@ def _contract_plan(
             RuledOut(form=out.form.name, reason=out.reason, source=out.source) for out in candidates.excluded
         ),
         windows=windows,
+        noise=noise,
         sessions=tuple(PlannedSession(form=form, window=window) for form, window in sequence(forms, windows)),
     )

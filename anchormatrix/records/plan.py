@@ -34,6 +34,7 @@ class ContractPlan(Record, frozen=True, kw_only=True):
 
     ``state`` is the health and occupancy of its cards as one word; ``card_gb`` the memory of its smallest card in
     10⁹ bytes, None when unknown. ``forms`` are in the order of the first window, ``sessions`` in the order they run.
+    ``noise`` is how far server starts differ on cards like these, by history; None when too little is known.
     """
 
     id: str
@@ -45,15 +46,12 @@ class ContractPlan(Record, frozen=True, kw_only=True):
     excluded: tuple[RuledOut, ...]
     windows: int
     sessions: tuple[PlannedSession, ...]
+    noise: StartNoise | None = None
 
 
 class RunPlan(FileRecord, frozen=True, kw_only=True):
-    """``results/.run/plan-<digest>.json``: the contracts of a run, those of one size best first.
+    """``results/.run/plan-<digest>.json``: the contracts of a run, those of one size best first."""
 
-    ``noise`` is how far server starts differ on this host, by its history; None when too little is known.
-    """
-
-    noise: StartNoise | None = None
     contracts: tuple[ContractPlan, ...]
 
     def of_size(self, size: int) -> tuple[ContractPlan, ...]:

@@ -35,6 +35,7 @@ class StoredResults:
     def __init__(self, results: Path) -> None:
         self._results = results
         self._nights: dict[Path, str] = {}
+        self._latest: dict[str, str] = {}
 
     def session(self, contract_id: str, form: str, window: int) -> Path:
         """The file of a session."""
@@ -50,6 +51,13 @@ class StoredResults:
             record = _noted(path, _Note)
             self._nights[path] = record.night if record else ""
         return self._nights[path]
+
+    def latest_night(self, contract_id: str) -> str:
+        """The latest night that any session of a contract has, or empty text."""
+        if contract_id not in self._latest:
+            paths = (self._results / contract_id).glob("*/w*/session.json")
+            self._latest[contract_id] = max(map(self.night, paths), default="")
+        return self._latest[contract_id]
 
     def generation(self, path: Path) -> int:
         """How often a session or smoke had been asked for again when it was made."""

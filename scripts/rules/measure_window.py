@@ -42,7 +42,8 @@ def main() -> int:
     if form.cards != contract.size:
         raise ConfigError(f"form {form.name} runs on {form.cards} cards", where="--form", expected=f"{contract.size}")
     plan = required_run_plan(args.plan, results)
-    planned, design = plan.of(contract.id), matrix_design(settings, plan.noise)
+    planned = plan.of(contract.id)
+    design = matrix_design(settings, planned.noise)
     counted = partial(while_measuring, model=settings.model)
     todo = order_of_session(results / contract.id, planned, form.name, args.window, design, counted)
     order = SessionOrder(contract, form, args.window, results, todo.repeats, args.generation, args.night)

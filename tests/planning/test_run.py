@@ -9,14 +9,19 @@ import msgspec
 import pytest
 from host_states import blocks, live, state
 from measured import session_record, smoke_record
+from night_results import write_session
 
 from anchormatrix.errors import AnchorMatrixError, ConfigError
+from anchormatrix.history.record import record_session
+from anchormatrix.history.store import open_history
 from anchormatrix.hosts.owner import hold_results
 from anchormatrix.planning import run as runplan
 from anchormatrix.planning import triggers as parameters
 from anchormatrix.planning.contracts import append_ledger
 from anchormatrix.planning.rerun import reference_of
 from anchormatrix.planning.run import prepare_run
+from anchormatrix.records.contract import Contract
+from anchormatrix.records.selection import StartNoise
 from anchormatrix.store.codec import write_record
 
 HEALTHY = live(state(blocks([4, 4])))
@@ -155,3 +160,49 @@ def test_the_reference_of_a_form_is_the_first_of_its_size_or_the_second_for_the_
     assert reference_of("b", ["a", "b", "c"]) == "a"
     assert reference_of("a", ["a", "b", "c"]) == "b"
     assert reference_of("a", ["a"]) == "a"
+
+
+def night(run, moment, *, night="", steps=(2.0, 2.05), generation=0, of=None):
+    """Both starts of the first form of four cards, in results/ and in the history."""
+    with open_history(run.settings.history.file) as history:
+        for window, step_s in enumerate(steps, 1):
+            contract = of or run.chosen.of_size(4)[0]
+            path = write_session(
+                run.results, night, step_s, of=contract, form="tp1-usp4", window=window, generation=generation,
+                started_at=f"{moment}T20:0{window}:00+00:00",
+            )  # fmt: skip
+            record_session(history, path)
+
+
+def older(run):
+    """The contract of four cards before the driver was another one."""
+    facts = run.chosen.of_size(4)[0].facts
+    return Contract(**{**facts, "driver": "an older one"})
+
+
+@pytest.fixture
+def adaptive(host, tmp_path):
+    """A run of the adaptive design on a host that was measured in six earlier nights."""
+    run = plan(tmp_path, matrix={"design": "adaptive"})
+    for day in range(1, 7):
+        night(run, f"2026-11-0{day}", of=older(run))
+    return lambda **asked: plan(tmp_path, matrix={"design": "adaptive"}, **asked)
+
+
+def test_the_plan_knows_the_noise_between_starts_and_keeps_it_while_it_is_carried_out(adaptive):
+    before = adaptive()
+    assert before.plan.of_size(4)[0].noise == StartNoise(sd_pct=1.4, dof=6, from_history=6)
+    chosen = [contract for contract in before.chosen.contracts if contract.rank == 0]
+    append_ledger(before.results / "contracts.jsonl", chosen, when="2026-12-01T19:00:00Z", why="w")
+    night(before, "2026-12-01", steps=(2.0, 3.0))
+    assert adaptive().plan_file == before.plan_file
+    night(before, "2026-12-02", steps=(3.0, 2.0), generation=1)
+    assert adaptive().plan_file == before.plan_file
+
+
+def test_a_night_counts_for_the_next_one_and_not_for_itself(adaptive):
+    before = adaptive(night="2026-12-01")
+    night(before, "2026-12-01", night="2026-12-01")
+    assert adaptive(night="2026-12-01").plan_file == before.plan_file
+    assert adaptive().plan.of_size(4) == before.plan.of_size(4)
+    assert adaptive(night="2026-12-02").plan.of_size(4)[0].noise.dof == 7
