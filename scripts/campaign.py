@@ -87,8 +87,7 @@ def _list(results: list[HostResult]) -> None:
             kind = result.judgements[rule]
             if result.choice and (kind != RIGHT or result.false_extrapolates[rule]):
                 false = ", false extrapolates" if result.false_extrapolates[rule] else ""
-                full, anchor = result.losses.get(rule, (None, None))
-                loss = f" by {full:.2f} %, at the anchor by {anchor:.2f} %" if kind == WRONG else ""
+                loss = " by {:.2f} %, at the anchor by {:.2f} %".format(*result.losses[rule]) if kind == WRONG else ""
                 print(
                     f"host {result.number}: {rule}: {kind}{loss}{false}; "
                     f"best {result.best} by {result.margin_pct:.2f} %, "

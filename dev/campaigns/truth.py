@@ -48,15 +48,15 @@ def full_step(scenario: Scenario, form: Split, cards: tuple[int, ...], steps: in
 class Truth:
     """True mean steps (s) of the forms that can really be had, by form, at full, anchor and few step counts.
 
-    ``dead`` are forms that name a feature which does nothing. ``variants_s`` holds full step counts of forms that are
-    no candidates but may be measured in a candidate's place.
+    ``dead`` are forms that name a feature which does nothing. ``variants_s`` holds the steps at full and anchor step
+    counts of forms that are no candidates but may be measured in a candidate's place.
     """
 
     full_s: Mapping[str, float]
     anchor_s: Mapping[str, float]
     few_s: Mapping[str, float]
     dead: frozenset[str] = frozenset()
-    variants_s: Mapping[str, float] = field(default_factory=dict)
+    variants_s: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def best(self) -> str | None:
@@ -65,12 +65,12 @@ class Truth:
 
     def loss_pct(self, form: str) -> float:
         """How much slower a form truly is than the best at full step count; infinite for one that cannot be had."""
-        step = self.full_s.get(form) or self.variants_s.get(form)
+        step = self.full_s.get(form) or self.variants_s.get(form, (None, None))[0]
         return 100 * (step / self.full_s[self.best] - 1) if step and self.best else float("inf")
 
     def anchor_loss_pct(self, form: str) -> float:
         """How much slower a form is at the anchor than the best at full step count; negative where it is faster."""
-        step = self.anchor_s.get(form)
+        step = self.anchor_s.get(form) or self.variants_s.get(form, (None, None))[1]
         return 100 * (step / self.anchor_s[self.best] - 1) if step and self.best else float("inf")
 
     @property
@@ -103,5 +103,5 @@ def truth_on(
             continue
         times[name] = few_s, anchor_s, full_s
     at = [{name: times[name][tier] for name in candidates if name in times} for tier in range(3)]
-    others = {name: times[name][2] for name in times if name not in candidates}
+    others = {name: (full_s, anchor_s) for name, (_, anchor_s, full_s) in times.items() if name not in candidates}
     return Truth(at[2], at[1], at[0], dead_forms(scenario), others)

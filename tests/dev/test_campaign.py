@@ -148,7 +148,9 @@ def test_the_plain_reference_stops_as_soon_as_it_is_sure():
 
 
 def test_right_wrong_dead_and_declined_are_told_apart_by_the_true_step():
-    found = Truth({"a": 1.0, "b": 1.005, "c": 1.1}, {}, {}, dead=frozenset({"d"}), variants_s={"a+cpu-offload": 1.02})
+    found = Truth(
+        {"a": 1.0, "b": 1.005, "c": 1.1}, {}, {}, dead=frozenset({"d"}), variants_s={"a+cpu-offload": (1.02, 1.0)}
+    )
     named = [judged(Ruling(form, 4, 1.0), found) for form in ("a", "b", "c", "gone", "d", "a+cpu-offload")]
     assert named == [RIGHT, RIGHT, WRONG, WRONG, DEAD, WRONG]
     assert judged(Ruling(None, 4, 1.0, tied=("a", "b")), found) == RIGHT
