@@ -138,6 +138,11 @@ def test_masked_gathers_are_counted_where_there_is_no_all_to_all():
     assert found(offloaded, own=captured({"allGather": 60}, 0.3))[-1].status == "unproven"
 
 
+def test_the_shortest_stage_of_a_pipeline_is_counted():
+    name = "tp1-usp2-pp4+mask2"  # stages of 2 and 3 layers: 2 × 4 calls × 2 branches, in 2 chunks
+    assert found(name, own=captured({"alltoall": 32}, 0.3))[0].status == "proven"
+
+
 def test_without_a_capture_masking_is_unproven_and_says_why():
     refused = Attribution(contract=None, form=MASKED, status=AttributionStatus.REFUSED, reason="the profiler failed")
     assert found(MASKED)[0] == FeatureEffect("mask2", EffectStatus.UNPROVEN, "no capture tells: none was made")

@@ -40,11 +40,11 @@ class Witnesses:
         )
 
     def figured(self, form: Form, kind: str) -> float | None:
-        """The same by the model's figures, for a kind of collective."""
+        """The same by the model's figures, for a kind of collective: of a pipeline's shortest stage."""
         if self.model is None:
             return None
         per_layer = sum(call.calls_per_layer for call in collectives(form, self.model) if call.kind == kind)
-        return per_layer * self.model.layers / form.pp * self.model.guidance_branches / form.cfg
+        return per_layer * (self.model.layers // form.pp) * self.model.guidance_branches / form.cfg
 
     def copies(self, form: str) -> tuple[float, float] | None:
         """Copies per step on the rank with the fewest: those beside the compute stream, and all."""
