@@ -17,7 +17,7 @@ from anchormatrix.records.attribution import Attribution, AttributionStatus
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.requests import RequestRow, Role
 from anchormatrix.records.session import USABLE, Capture, CaptureStatus, Session, SessionStatus
-from anchormatrix.records.settings.values import FEW, KeepCaptures
+from anchormatrix.records.settings.values import KeepCaptures, Tier
 from anchormatrix.records.settings.whole import Settings
 
 
@@ -39,7 +39,7 @@ def attribute_session(session: Session, requests: Iterable[RequestRow], settings
         form=form,
         layers=settings.model.layers,
         local_heads=max(1, heads),
-        unprofiled_step_s=None if capture.status is CaptureStatus.ON_RAMP else _few_step_s(requests),
+        unprofiled_step_s=None if capture.status is CaptureStatus.ON_RAMP else _timed_step_s(requests, capture.tier),
         release_ns=round(settings.attribution.release_us * 1000),
         drain_ratio=settings.attribution.drain_ratio,
     )
@@ -94,7 +94,7 @@ def keep_capture(directory: Path, keep: KeepCaptures, *, compress: bool) -> None
             path.unlink()
 
 
-def _few_step_s(requests: Iterable[RequestRow]) -> float | None:
-    """Median step time of the measured few-step requests, the kind of request that the capture was made in."""
-    steps = [row.step_s for row in requests if row.role is Role.MEASURED and row.tier == FEW and row.step_s]
+def _timed_step_s(requests: Iterable[RequestRow], tier: Tier) -> float | None:
+    """Median step time of the measured requests of the tier that the capture belongs to."""
+    steps = [row.step_s for row in requests if row.role is Role.MEASURED and row.tier == tier and row.step_s]
     return median(steps) if steps else None

@@ -7,9 +7,10 @@ which need not be like the steps that were timed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from statistics import median
 
+_SLOW = 1.5  # with no other form to compare with: the profiler's usual third, times what may scatter
 _ALIKE = 1.2  # step times scatter by a few percent, the profiler's cost by some more
 
 
@@ -28,3 +29,8 @@ def usual_stretch(found: Iterable[float]) -> float | None:
 def stands_out(own: float, usual: float) -> bool:
     """Whether a step was stretched by more than the profiler does."""
     return own > _ALIKE * usual
+
+
+def slow_by_itself(captured_s: float | None, timed_s: Sequence[float]) -> bool:
+    """Whether a captured step is so much longer than the timed ones that another capture is worth its request."""
+    return captured_s is not None and bool(timed_s) and captured_s > _SLOW * median(timed_s)

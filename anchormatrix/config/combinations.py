@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anchormatrix.errors import ConfigError
 from anchormatrix.records.form import OFFLOADS, Form, parse_form
-from anchormatrix.records.settings.values import DeviceKind, HostKind
+from anchormatrix.records.settings.values import ANCHOR, DeviceKind, HostKind
 from anchormatrix.records.settings.whole import Settings
 
 
@@ -35,6 +35,8 @@ def check_combinations(settings: Settings) -> None:
     for size, cards in settings.groups.pinned.items():
         if len(set(cards)) != size:
             raise ConfigError(f"{list(cards)} is not {size} different cards", where=f"groups.pinned.{size}")
+    if ANCHOR in settings.capture.tiers and matrix.windows < 2:
+        raise ConfigError("the anchor is captured in window 2", where="capture.tiers", todo="set matrix.windows to 2")
     for name in settings.outputs.by_design:
         _parsed(name, "outputs.by_design")
     _check_forms(settings)

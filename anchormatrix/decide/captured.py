@@ -75,6 +75,13 @@ def unlike_timed(attributions: Mapping[str, Attribution]) -> tuple[str, ...]:
     return tuple(form for form, own in found.items() if own and usual and stands_out(own, usual))
 
 
+def late_shares(attributions: Mapping[str, Attribution]) -> dict[str, float]:
+    """The exposed share of a late step by form, where its capture speaks for the timed steps of the anchor."""
+    unlike = unlike_timed(attributions)
+    shares = {form: found.steps.exposed_share for form, found in attributions.items() if found.steps}
+    return {form: share for form, share in shares.items() if share is not None and form not in unlike}
+
+
 def step_parts(
     attribution: Attribution | None,
     form: Form | None = None,

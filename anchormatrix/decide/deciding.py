@@ -10,8 +10,10 @@ from pathlib import Path
 import msgspec
 
 from anchormatrix.decide.assemble import judge_contract
+from anchormatrix.decide.captured import late_shares
 from anchormatrix.decide.conclusion import overall
 from anchormatrix.decide.evidence import FormEvidence, gather
+from anchormatrix.decide.left_behind import read_attributions
 from anchormatrix.decide.reverify import TriggerLimits, append_bases, read_bases, reverify
 from anchormatrix.decide.scaling import Measured, incomparable, scaling
 from anchormatrix.decide.stored import (
@@ -126,12 +128,13 @@ def _conclude_one(results: Path, contract: Contract, plan: RunPlan, settings: Se
     stored = read_stored(results, contract, planned, settings)
     evidence = gather(stored.forms, stored.sessions, stored.cells, stored.attributions, stored.model, stored.verdict)
     decision = judge_contract(stored).decision
+    late = late_shares(read_attributions(results / contract.id, planned.forms, "attribution-anchor.json"))
     basis = Basis(
         size=contract.size,
         contract=contract.id,
         winner=decision.winner,
         status=stored.verdict.status,
-        forms=tuple(_basis_form(item) for item in evidence),
+        forms=tuple(_basis_form(item, late.get(item.form.name)) for item in evidence),
         facts=step_facts(settings),
         fixed_s=fixed_costs(results, planned),
         possible=planned.forms,
@@ -139,7 +142,7 @@ def _conclude_one(results: Path, contract: Contract, plan: RunPlan, settings: Se
     return Concluded(contract, planned, evidence, decision, basis)
 
 
-def _basis_form(item: FormEvidence) -> BasisForm:
+def _basis_form(item: FormEvidence, late_share: float | None) -> BasisForm:
     return BasisForm(
         form=item.form.name,
         few_s=item.step_few_s,
@@ -148,6 +151,7 @@ def _basis_form(item: FormEvidence) -> BasisForm:
         exposed_share=item.exposed_share,
         doubt=item.drift_doubt,
         capture_doubt=item.capture_doubt,
+        exposed_share_anchor=late_share,
     )
 
 

@@ -35,9 +35,9 @@ def planned_sessions(folder: Path, planned: ContractPlan) -> list[Path]:
     return [path for path in wanted if path.exists()]
 
 
-def read_attributions(folder: Path, forms: Iterable[str]) -> dict[str, Attribution]:
-    """The attributions that a contract's folder holds of some forms."""
-    analysed = {name: path for name in forms if (path := folder / name / "attribution.json").exists()}
+def read_attributions(folder: Path, forms: Iterable[str], name: str = "attribution.json") -> dict[str, Attribution]:
+    """The attributions that a contract's folder holds of some forms; ``attribution-anchor.json`` are of late steps."""
+    analysed = {form: path for form in forms if (path := folder / form / name).exists()}
     return {name: read_record(path, Attribution) for name, path in analysed.items()}
 
 

@@ -62,6 +62,7 @@ def reverify(
         _memory(before or now, now),
         _fixed_cost(before or now, now, limits),
         _other_facts(before or now, now),
+        *_tier_drift(now, limits),
     )
     return tuple(_untested(now, item.trigger, _NO_BEFORE) if item.trigger in compared else item for item in found)
 
@@ -158,6 +159,18 @@ def _exposed_drift(before: Basis, now: Basis, limits: TriggerLimits) -> Trigger:
     ]
     text = ", ".join(moved) if moved else f"no exposed share moved by more than {limits.share_points:g} points"
     return _tested(now, _SHARE, bool(moved), text + _unread(unread, "; not read: "))
+
+
+def _tier_drift(now: Basis, limits: TriggerLimits) -> tuple[Trigger, ...]:
+    """Whether the exposed share is another late in an anchor request; nothing where no late step was captured."""
+    both = [(form.form, form.exposed_share, form.exposed_share_anchor) for form in now.forms]
+    read = [(name, few, late) for name, few, late in both if few is not None and late is not None]
+    if not read:
+        return ()
+    moved = any(abs(late - few) * 100 > limits.share_points for _, few, late in read)
+    told = ", ".join(f"{name} {100 * few:.1f} % → {100 * late:.1f} %" for name, few, late in read)
+    text = f"from few steps to late in an anchor request: {told}; {limits.share_points:g} points are allowed"
+    return (_tested(now, "exposed share drifts between the tiers", moved, text),)
 
 
 def _short_task(now: Basis, limits: TriggerLimits, smaller: Sequence[Basis]) -> Trigger:

@@ -75,17 +75,22 @@ class Engine(Protocol):
         visible_env: Mapping[str, str],
         capture_dir: str | None,
         capture_request: int | None = None,
+        late_steps: int = 0,
     ) -> ServeCommand:
         """The command that serves the form on a loopback port; with a profiler when ``capture_dir`` is given.
 
         ``visible_env`` is the device's environment for the cards of the group. ``capture_request`` is the number, from
-        1, of the request that is captured when the environment triggers it. Raises :class:`EngineError` when the engine
-        refuses the form.
+        1, of the request that is captured when the environment triggers it. With ``late_steps`` the last steps of a
+        request of so many steps are captured. Raises :class:`EngineError` when the engine refuses the form.
         """
         ...
 
     def expected_groups(self, form: Form) -> dict[str, int]:
         """Group sizes of the form by the names the start-up log uses; ``world`` is the number of ranks."""
+        ...
+
+    def late_capture_refusal(self) -> str:
+        """Why this engine cannot capture the last steps of a request; empty when it can."""
         ...
 
     def capture_request_steps(self, few: int) -> int:

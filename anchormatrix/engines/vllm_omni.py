@@ -19,6 +19,7 @@ _OFFLOAD_FLAGS = {
 }
 _MASK_PLACE = "{mask_chunks}"
 _ENV_PLACE = "{env}"
+_STEPWISE = "--step-execution"
 _RELEASE = "vllm-omni 0.30"
 # By the names under which they are served: models whose layers it splits over pipeline stages (PipelineParallelMixin),
 # and models whose sequence it pads (auto_pad in their _sp_plan).
@@ -84,6 +85,7 @@ class VllmOmni:
         visible_env: Mapping[str, str],
         capture_dir: str | None,
         capture_request: int | None = None,
+        late_steps: int = 0,
     ) -> ServeCommand:
         """See :class:`~anchormatrix.engines.base.Engine`. Text encoder and VAE are split over the whole world."""
         refusal = self.refusal(form)
@@ -99,7 +101,7 @@ class VllmOmni:
         if capture_dir and self._capture.trigger == CaptureTrigger.ENV:
             env |= {"VLLM_TORCH_PROFILER_DIR": capture_dir, "VLLM_TORCH_PROFILER_REQUEST": str(capture_request or 1)}
         elif capture_dir:
-            profiler = ["--profiler-config", self._profiler_config(capture_dir)]
+            profiler = ["--profiler-config", self._profiler_config(capture_dir, late_steps)]
         argv = [
             *_command(self._engine.command, env),
             *("serve", self._engine.model, "--omni", "--host", "127.0.0.1", "--port", str(port)),
@@ -115,6 +117,18 @@ class VllmOmni:
     def expected_groups(self, form: Form) -> dict[str, int]:
         """See :class:`~anchormatrix.engines.base.Engine`."""
         return expected_groups(form)
+
+    def late_capture_refusal(self) -> str:
+        """The profiler counts requests, not steps, unless the engine is asked for one step at a time.
+
+        0.30.0 calls ``profiler.step()`` once a request, with ``--step-execution`` once a denoise step
+        (``diffusion/worker/diffusion_worker.py:697-741``), and ``/start_profile`` waits for a request to end.
+        """
+        if self._capture.trigger == CaptureTrigger.ENV:
+            return "a profiler that the environment triggers captures whole requests"
+        if _STEPWISE not in self._engine.extra_args:
+            return f"vllm-omni profiles whole requests: a late step needs {_STEPWISE} in engine.extra_args"
+        return ""
 
     def capture_request_steps(self, few: int) -> int:
         """The profiler covers the whole request, so the request is as short as the capture shall be."""
@@ -132,8 +146,10 @@ class VllmOmni:
             if degree > 1:
                 yield from (flag, str(degree))
 
-    def _profiler_config(self, directory: str) -> str:
-        return json.dumps({"profiler": "torch", "torch_profiler_dir": directory, "torch_profiler_with_stack": False})
+    def _profiler_config(self, directory: str, late_steps: int) -> str:
+        config = {"profiler": "torch", "torch_profiler_dir": directory, "torch_profiler_with_stack": False}
+        late = {"delay_iterations": max(0, late_steps - self._capture.steps), "max_iterations": self._capture.steps}
+        return json.dumps(config | late if late_steps else config)
 
     def _device_env(self) -> dict[str, str]:
         env = {

@@ -9,7 +9,7 @@ from anchormatrix.engines.base import ServeCommand
 from anchormatrix.measure.rig import Rig
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import Form
-from anchormatrix.records.settings.values import CaptureTrigger
+from anchormatrix.records.settings.values import ANCHOR, FEW, CaptureTrigger, Tier
 from anchormatrix.records.settings.whole import Settings
 
 
@@ -39,9 +39,20 @@ class SessionOrder:
         return self.results / self.contract.id / self.form.name
 
 
-def captures(order: SessionOrder, settings: Settings) -> bool:
-    """Whether the session captures: only the first window does."""
-    return settings.capture.enabled and order.window == 1
+def captured_tier(order: SessionOrder, settings: Settings) -> Tier | None:
+    """The tier that the session captures a step of: few in window 1; where it is asked for, the anchor in window 2."""
+    tier = {1: FEW, 2: ANCHOR}.get(order.window)
+    return tier if settings.capture.enabled and tier in settings.capture.tiers else None
+
+
+def why_no_capture(order: SessionOrder, rig: Rig) -> str:
+    """Why the session captures nothing; empty when it does."""
+    if not rig.settings.capture.enabled:
+        return "capture.enabled is off"
+    tier = captured_tier(order, rig.settings)
+    if tier is None:
+        return "only the first window captures"
+    return rig.engine.late_capture_refusal() if tier is ANCHOR else ""
 
 
 def capture_request(order: SessionOrder, settings: Settings) -> int | None:
@@ -59,6 +70,7 @@ def session_command(order: SessionOrder, rig: Rig, *, port: int, capture_dir: st
         visible_env=rig.device.visible_env(order.contract.cards),
         capture_dir=capture_dir,
         capture_request=capture_request(order, rig.settings) if capture_dir else None,
+        late_steps=rig.settings.matrix.tiers.anchor if captured_tier(order, rig.settings) is ANCHOR else 0,
     )
 
 
@@ -66,7 +78,7 @@ def planned_command(order: SessionOrder, rig: Rig) -> ServeCommand:
     """The command a session would start, for ``--dry-run``: reads the cards, starts nothing."""
     settings = rig.settings
     rig.device.read(rig.host, timeout_s=settings.host.command_timeout_s)
-    folder = f"{settings.host.scratch_dir}/capture" if captures(order, settings) else None
+    folder = f"{settings.host.scratch_dir}/capture" if not why_no_capture(order, rig) else None
     return session_command(order, rig, port=rig.host.free_port(), capture_dir=folder)
 
 
@@ -77,6 +89,8 @@ def planned_requests(order: SessionOrder, rig: Rig) -> list[str]:
     warm, agree = settings.matrix.warmups, f"until the ramp has ended (within {settings.matrix.warmups.steady_pct:g} %)"
     lines = [f"{warm.min} to {warm.max} excluded requests of {few} steps, {agree}"]
     lines += [f"{order.pairs(settings)} times: {few} steps, then {anchor} steps"]
-    if captures(order, settings):
-        lines.append(f"1 excluded request of {rig.engine.capture_request_steps(few)} steps under the profiler")
+    if not why_no_capture(order, rig):
+        late = captured_tier(order, settings) is ANCHOR
+        steps = anchor if late else rig.engine.capture_request_steps(few)
+        lines.append(f"1 excluded request of {steps} steps under the profiler{', its last captured' if late else ''}")
     return lines

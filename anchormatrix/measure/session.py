@@ -7,6 +7,7 @@ requests, capture one step, stop, look for tenants again, parse the log, prove t
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -17,9 +18,9 @@ from anchormatrix.engines.base import ServeCommand
 from anchormatrix.errors import HostError, InputError
 from anchormatrix.hosts.base import Lease
 from anchormatrix.measure import live_cards, suspects
-from anchormatrix.measure.capturing import fetch_capture
+from anchormatrix.measure.capturing import capture_steps, fetch_capture
 from anchormatrix.measure.judgement import Judgement, judge_session, ramp_of, remarks
-from anchormatrix.measure.order import SessionOrder, captures, session_command
+from anchormatrix.measure.order import SessionOrder, captured_tier, session_command, why_no_capture
 from anchormatrix.measure.ramp import first_steady
 from anchormatrix.measure.rig import Rig
 from anchormatrix.measure.rows import aligned, counts_of, records_of
@@ -89,8 +90,7 @@ class _Try:
         self.began = datetime.now(UTC)
         self.clock = time.monotonic()
         self.warmups: list[float] = []
-        why = "only the first window captures" if order.window > 1 else "capture.enabled is off"
-        self.capture = Capture(CaptureStatus.OFF, why=why)
+        self.capture = Capture(CaptureStatus.OFF, why=why_no_capture(order, rig))
         self.capture_dir: str | None = None
         self.scratch = ""
 
@@ -110,7 +110,7 @@ class _Try:
 
     def _measure(self, lease: Lease, before: HostState) -> tuple[Finished, Judgement]:
         self.scratch = self.host.scratch(f"{self.order.contract.id}-{self.order.form.name}-w{self.order.window}")
-        if captures(self.order, self.settings):
+        if not self.capture.why:
             self.capture_dir = f"{self.scratch}/capture"
         served = Served(self.host, self.settings, self._command, lease=lease, log_path=f"{self.scratch}/server.log")
         failure: DidNotRunError | None = None
@@ -139,7 +139,7 @@ class _Try:
         timed: dict[str, list[float]] = {FEW: [], ANCHOR: []}
         for done in range(pairs + _EXTRA_ROUNDS):
             if done == pairs and self.capture.request is None:
-                self._capture(served)  # an environment-triggered capture is bound to this place
+                self._capture(served, timed)  # an environment-triggered capture is bound to this place
             for tier in (FEW, ANCHOR):
                 if done < pairs or len(timed[tier]) < pairs:
                     request = served.ask(Role.MEASURED, tier, tiers[tier])
@@ -147,7 +147,7 @@ class _Try:
             if served.untimed > 1 or (done + 1 >= pairs and min(map(len, timed.values())) >= pairs):
                 break
         if self.capture.request is None and served.untimed <= 1:
-            self._capture(served)
+            self._capture(served, timed)
 
     def _capture_is_fixed(self) -> bool:
         """A capture that the environment triggers is bound to a request number."""
@@ -170,29 +170,18 @@ class _Try:
         self.rig.say(f"{len(self.warmups)} excluded requests, {'steady' if settled else 'not steady'}")
         return True
 
-    def _capture(self, served: Served) -> None:
-        """Capture one step in a request of its own, after the repeats: the steady state is behind it by then."""
-        if self.capture_dir is None:
+    def _capture(self, served: Served, timed: Mapping[str, Sequence[float]]) -> None:
+        """Capture in a request of its own, after the repeats: the steady state is behind it by then."""
+        tier = captured_tier(self.order, self.settings)
+        if self.capture_dir is None or tier is None:
             return
-        few = self.settings.matrix.tiers.few
-        steps, number = self.rig.engine.capture_request_steps(few), len(served.sent) + 1
-        by_environment = self.settings.capture.trigger == CaptureTrigger.ENV
-        problem = None if by_environment else served.client.start_profile()
-        if problem is None:
-            try:
-                served.ask(Role.CAPTURE, FEW if steps == few else "", steps)
-                problem = None if by_environment else served.client.stop_profile()
-            except DidNotRunError as error:  # the repeats are measured already
-                problem = str(error)
         steady = first_steady(self.warmups, self.settings.matrix.warmups.steady_pct) is not None
-        why = f"request {number}, after {len(self.warmups)} excluded requests and the repeats"
-        if problem:
-            self.capture = Capture(CaptureStatus.FAILED, number, why, problem)
-        elif not steady:
+        made, self.capture_dir = capture_steps(served, self.rig, tier, self.capture_dir, timed[tier])
+        why = f"request {made.request}, after {len(self.warmups)} excluded requests and the repeats"
+        if made.status is CaptureStatus.CAPTURED and not steady:
             reason = "the ramp did not settle: only seconds count, no share"
-            self.capture = Capture(CaptureStatus.ON_RAMP, number, why, reason)
-        else:
-            self.capture = Capture(CaptureStatus.CAPTURED, number, why)
+            made = replace(made, status=CaptureStatus.ON_RAMP, reason=reason)
+        self.capture = replace(made, why=why)
 
     def _judged(
         self, served: Served, failure: DidNotRunError | None, before: HostState, after: HostState

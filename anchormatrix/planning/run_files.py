@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from anchormatrix.errors import ConfigError
 from anchormatrix.planning.run import Run, Smoked
 from anchormatrix.records.night import Place
+from anchormatrix.records.settings.values import ANCHOR
 
 _OF_SCALING = ("contract.json", "cells.csv", "verdict.json")
 
@@ -118,7 +119,14 @@ class RunFiles:
         if not self.run.settings.capture.enabled:
             return []
         named = [contract] if contract else self._contracts()
-        return [f"{self.run.results}/{one}/{form}/attribution.json" for one in named for form in self.run.forms_of(one)]
+        names = ["attribution.json"]
+        names += ["attribution-anchor.json"] if ANCHOR in self.run.settings.capture.tiers else []
+        return [
+            f"{self.run.results}/{one}/{form}/{name}"
+            for one in named
+            for form in self.run.forms_of(one)
+            for name in names
+        ]
 
     def bandwidths(self, contract: str = "") -> list[str]:
         """The size sweep of a contract's group, or of every one, where it is made."""

@@ -136,6 +136,7 @@ class BasisForm(Record, frozen=True):
     """What was known of one form: step times in seconds by tier, exposed communication per step.
 
     ``doubt`` says why its steps may not be read, ``capture_doubt`` why its capture may not; the share is then ``None``.
+    ``exposed_share_anchor`` is that of a late step of an anchor request, where one was captured.
     """
 
     form: str
@@ -145,6 +146,7 @@ class BasisForm(Record, frozen=True):
     exposed_share: float | None
     doubt: str = ""
     capture_doubt: str = ""
+    exposed_share_anchor: float | None = None
 
     @property
     def drift(self) -> float | None:

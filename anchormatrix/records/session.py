@@ -9,6 +9,7 @@ import msgspec
 
 from anchormatrix.errors import quoted_line
 from anchormatrix.records.base import FileRecord, Record
+from anchormatrix.records.settings.values import Tier
 
 Window = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -41,7 +42,8 @@ class Capture(Record, frozen=True):
     """A session's capture.
 
     ``request`` is the number, from 1, of the request it lies in; ``why`` says why the server is steady there,
-    ``reason`` what is wrong. ``directory`` is where its ``files`` were put, ``size_mb`` their size (10⁶ bytes).
+    ``reason`` what is wrong. ``directory`` is where its ``files`` were put, ``size_mb`` their size (10⁶ bytes). That of
+    the anchor ``tier`` holds the last steps of an anchor request, the other the first of a short one.
     """
 
     status: CaptureStatus
@@ -51,6 +53,7 @@ class Capture(Record, frozen=True):
     directory: str | None = None
     files: int = 0
     size_mb: float = 0.0
+    tier: Tier = Tier.FEW
 
 
 class CaptureFile(FileRecord, Capture, frozen=True, kw_only=True):

@@ -38,7 +38,7 @@ _OBJECTS: Mapping[str, type[FileRecord]] = {
     "c*-*/outputs.json": Outputs,
     "c*-*/verdict.json": Verdict,
     "c*-*/gates.json": Gates,
-    "c*-*/*/attribution.json": Attribution,
+    "c*-*/*/attribution*.json": Attribution,
     "c*-*/*/w*/session.json": Session,
     "bandwidth/c*-*.json": SizeSweep,
     "matrix_report/decision.json": Decision,

@@ -40,6 +40,14 @@ def test_nothing_fires_while_nothing_changes():
     assert len(reverify(stored(), stored())) == 8
 
 
+@pytest.mark.parametrize(("late", "fires"), [(0.13, False), (0.14, True)])
+def test_a_share_that_differs_late_in_an_anchor_request_fires_beyond_three_points(late, fires):
+    now = stored(forms=(form(exposed_share_anchor=late), form("tp2-usp2")))
+    found = reverify(None, now)[-1]
+    assert (found.trigger, found.fired) == ("exposed share drifts between the tiers", fires)
+    assert f"tp1-usp4 10.0 % → {100 * late:.1f} %; 3 points are allowed" in found.text
+
+
 @pytest.mark.parametrize(
     ("now", "trigger", "text"),
     [

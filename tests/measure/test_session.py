@@ -104,6 +104,35 @@ def test_the_first_window_captures_after_the_repeats(tmp_path: Path) -> None:
     assert "--profiler-config" in world.started[0]
 
 
+def test_a_captured_step_that_was_slow_by_itself_is_captured_again_and_the_shorter_one_kept(tmp_path: Path) -> None:
+    slow_eleventh = (0.87, 0.9, *[1.0] * 8, 2.0)
+    timed, _ = measure(tmp_path, small_settings(capture={"enabled": True}), 1, ramp=slow_eleventh)
+    assert roles(timed).endswith("m4 m10 c1 c1")
+    assert (timed.session.capture.status, timed.session.capture.request) == ("captured", 12)
+
+
+BOTH = {"enabled": True, "tiers": ("few", "anchor")}
+
+
+def test_the_second_window_captures_late_in_an_anchor_request_where_both_tiers_are_asked_for(tmp_path: Path) -> None:
+    settings = small_settings(capture=BOTH, engine={"extra_args": ("--step-execution",)})
+    timed, world = measure(tmp_path, settings, 2)
+    capture = timed.session.capture
+    assert roles(timed).endswith("m4 m10 c10")
+    assert (capture.status, capture.tier, Path(capture.directory).name) == ("captured", "anchor", "capture-anchor")
+    config = json.loads(world.started[0][world.started[0].index("--profiler-config") + 1])
+    assert (config["delay_iterations"], config["max_iterations"]) == (9, 1)
+
+
+def test_an_engine_that_profiles_whole_requests_captures_no_late_step_and_says_so(tmp_path: Path) -> None:
+    timed, _ = measure(tmp_path, small_settings(capture=BOTH), 2)
+    assert roles(timed).endswith("m4 m10")
+    assert (timed.session.capture.status, timed.session.capture.why) == (
+        "off",
+        "vllm-omni profiles whole requests: a late step needs --step-execution in engine.extra_args",
+    )
+
+
 def test_a_capture_without_rows_is_empty(tmp_path: Path) -> None:
     settings = small_settings(capture={"enabled": True})
     timed, _ = measure(tmp_path, settings, window=1, profile="Name\n")

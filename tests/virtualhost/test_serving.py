@@ -331,3 +331,11 @@ def test_the_capture_of_a_profiled_request_has_its_time():
     captured = running.captured_timeline()
     assert captured.step_ns > running.timeline.step_ns
     assert stages(text, ".diffuse")[0] == pytest.approx(captured.step_ns / 1e9, abs=1e-3)
+
+
+def test_a_late_step_is_captured_as_long_as_late_steps_are():
+    rules = [{"factor": 2.0, "first_step": 9, "min_steps": 10}]
+    early, late = (session(behaviour={"step_rules": rules}) for _ in range(2))
+    early.request(10, profiled=True)
+    late.request(10, profiled=True, profile_step=9)
+    assert late.captured_timeline().step_ns / early.captured_timeline().step_ns == pytest.approx(2.0, abs=0.05)

@@ -19,7 +19,12 @@ class LaunchError(Exception):
 
 @dataclass(frozen=True)
 class Launch:
-    """What was asked for: the form, its cards (card ids, in rank order), where to listen, what to profile."""
+    """What was asked for: the form, its cards (card ids, in rank order), where to listen, what to profile.
+
+    ``profile_step`` is the step of a request, from 0, that a capture holds. vllm-omni 0.30.0 calls its profiler's
+    ``step()`` once a request, so that ``delay_iterations`` counts steps with ``--step-execution`` alone
+    (``diffusion/worker/diffusion_worker.py:697-741``).
+    """
 
     model: str
     host: str
@@ -29,6 +34,7 @@ class Launch:
     stage_lines: bool
     profile_dir: Path | None
     profile_request: int | None
+    profile_step: int = 0
 
 
 def parse(arguments: Sequence[str], scenario: Scenario, environment: Mapping[str, str]) -> Launch:
@@ -60,7 +66,9 @@ def parse(arguments: Sequence[str], scenario: Scenario, environment: Mapping[str
         size = getattr(options, flag)
         if size is not None and size not in (1, world):
             raise LaunchError(f"{flag} {size} must be 1 or the world size {world}")
-    directory, request = _profile(options.profiler_config, environment)
+    if options.step_execution and not scenario.log.per_step:  # diffusion_model_runner.py:364
+        raise LaunchError(f"{options.model} does not implement step execution (denoise_step, step_scheduler)")
+    directory, request, delay = _profile(options.profiler_config, environment)
     cards = _visible_cards(scenario, environment, world)
     return Launch(
         options.model,
@@ -71,6 +79,7 @@ def parse(arguments: Sequence[str], scenario: Scenario, environment: Mapping[str
         options.enable_diffusion_pipeline_profiler,
         directory,
         request,
+        delay if options.step_execution else 0,
     )
 
 
@@ -102,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
         "--enable-diffusion-pipeline-profiler",
         *(f"--enable-{name}" for name in _OFFLOAD_FLAGS),
         "--enforce-eager",
+        "--step-execution",
         "--trust-remote-code",
         "--vae-use-slicing",
         "--vae-use-tiling",
@@ -122,19 +132,20 @@ def _positive(text: str) -> int:
     return value
 
 
-def _profile(config: str | None, environment: Mapping[str, str]) -> tuple[Path | None, int | None]:
-    """Where captures go, and the request that is captured without being asked (None: none)."""
+def _profile(config: str | None, environment: Mapping[str, str]) -> tuple[Path | None, int | None, int]:
+    """Where captures go, the request that is captured without being asked (None: none), and iterations to skip."""
+    delay = 0
     directory = environment.get("VLLM_TORCH_PROFILER_DIR")
     request = environment.get("VLLM_TORCH_PROFILER_REQUEST")
     if config is not None:
         try:
             stored = json.loads(config)
-            directory = stored["torch_profiler_dir"]
+            directory, delay = stored["torch_profiler_dir"], int(stored.get("delay_iterations", 0))
         except (ValueError, TypeError, KeyError) as error:
             raise LaunchError(
                 f"--profiler-config {config!r}: a JSON object with torch_profiler_dir is needed"
             ) from error
-    return Path(directory) if directory else None, int(request) if request and request.isdigit() else None
+    return Path(directory) if directory else None, int(request) if request and request.isdigit() else None, delay
 
 
 def _visible_cards(scenario: Scenario, environment: Mapping[str, str], world: int) -> tuple[int, ...]:

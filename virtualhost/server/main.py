@@ -175,7 +175,7 @@ class Server:
                 return None
             number = self.session.requests + 1
             profiled = self._armed or number == self.launch.profile_request
-            outcome = self.session.request(ask, profiled=profiled)
+            outcome = self.session.request(ask, profiled=profiled, profile_step=self.launch.profile_step)
             try:
                 self._play(outcome)
                 if profiled and not self._armed:

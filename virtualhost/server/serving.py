@@ -135,8 +135,8 @@ class ServingSession:
 
     # -- requests -------------------------------------------------------------------------------------------------
 
-    def request(self, steps: int | Ask, *, profiled: bool = False) -> Outcome:
-        """Serve one request; with the profiler on, its steps are stretched as the captured one is."""
+    def request(self, steps: int | Ask, *, profiled: bool = False, profile_step: int = 0) -> Outcome:
+        """Serve one request; with the profiler on, its steps are stretched as the captured one (from 0) is."""
         ask = steps if isinstance(steps, Ask) else Ask(steps)
         self.requests += 1
         self.state.count_request()
@@ -153,7 +153,7 @@ class ServingSession:
         plain_s = self.timeline.step_ns / 1e9 * LiveHost(self.scenario, self.state).slowdown(self.cards)
         steps_s = self._pace.step_times(plain_s, ask.steps, number, self.clock_s + encode_s, rng)
         if profiled:
-            steps_s = self._capture(steps_s)
+            steps_s = self._capture(steps_s, min(profile_step, len(steps_s) - 1))
         chunks += self._progress(steps_s, encode_s)
         fault = self.plan.in_request(number, *_BREAKS)
         if fault is not None:
@@ -179,9 +179,9 @@ class ServingSession:
         made = picture(ask, self.split, wrong=wrong, black=black)
         return self._advance(chunks, took, response="lost" if lost else "ok", picture=made)
 
-    def _capture(self, steps_s: list[float]) -> list[float]:
-        """Keep the first step as the profiler sees it, and return the steps as long as the profiler makes them."""
-        plain = self.timeline.scaled(steps_s[0] * 1e9 / self.timeline.step_ns)
+    def _capture(self, steps_s: list[float], kept: int) -> list[float]:
+        """Keep a step as the profiler sees it, and return the steps as long as the profiler makes them."""
+        plain = self.timeline.scaled(steps_s[kept] * 1e9 / self.timeline.step_ns)
         self._captured = captured(plain, self.scenario.serving.capture_inflation)
         stretch = self._captured.step_ns / plain.step_ns
         return [step * stretch for step in steps_s]

@@ -39,10 +39,14 @@ class DummyRun(VllmOmni):
         """The server skips the first step of the captured request, and captures the configured number after it."""
         return self._capture.steps + 1
 
-    def _profiler_config(self, directory: str) -> str:
-        return json.dumps(
-            {"torch_profiler_dir": directory, "delay_iterations": 1, "max_iterations": self._capture.steps}
-        )
+    def late_capture_refusal(self) -> str:
+        """The profiler counts denoise steps."""
+        return ""
+
+    def _profiler_config(self, directory: str, late_steps: int) -> str:
+        steps = self._capture.steps
+        delay = max(0, late_steps - steps) if late_steps else 1
+        return json.dumps({"torch_profiler_dir": directory, "delay_iterations": delay, "max_iterations": steps})
 
     def _device_env(self) -> dict[str, str]:
         return {}

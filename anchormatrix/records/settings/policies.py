@@ -26,6 +26,7 @@ from anchormatrix.records.settings.values import (
     Section,
     Size,
     Text,
+    Tier,
     refuse_repeats,
 )
 
@@ -118,13 +119,21 @@ class OutputSettings(Section, frozen=True, kw_only=True):
 
 
 class CaptureSettings(Section, frozen=True, kw_only=True):
-    """Whether and how one step is captured by the profiler, and what is kept of it."""
+    """Whether and how a step is captured by the profiler, and what is kept of it.
+
+    With the anchor among ``tiers`` the second window captures, too: the last steps of an anchor request.
+    """
 
     enabled: bool
     trigger: CaptureTrigger
     steps: Count
     keep: KeepCaptures
     compress: bool
+    tiers: Annotated[tuple[Tier, ...], NO_REPEATS] = (Tier.FEW,)
+
+    def __post_init__(self) -> None:
+        if Tier.FEW not in self.tiers:
+            raise ValueError("a step of the few-step tier is always captured")
 
 
 class AttributionSettings(Section, frozen=True, kw_only=True):
