@@ -65,6 +65,12 @@ def windows_agree(selection: Selection, starts: Starts) -> bool:
 
 def why_open(selection: Selection) -> str:
     """Why no form can be chosen."""
+    if selection.unheard:
+        has = "has" if len(selection.unheard) == 1 else "have"
+        return (
+            f"{' and '.join(selection.unheard)} ran and {has} no server start that may be compared, so the fastest "
+            "form may be missing"
+        )
     if not selection.rivals:
         return "fewer than two forms can be compared at the anchor"
     if selection.noise is None:

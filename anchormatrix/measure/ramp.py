@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Sequence
-from statistics import median
+from statistics import fmean, median
 
 from anchormatrix.records.session import Ramp
 
@@ -36,6 +36,18 @@ def first_steady(
             found = index
         insort(later, step_s[index])
     return found if longest is None or found is None or found <= longest else None
+
+
+def warmed_up(step_s: Sequence[float], tolerance_pct: float) -> bool:
+    """Whether warm-ups of one tier have reached the steady state: the ramp is over, and the latest rise no more.
+
+    A slow ramp passes every comparison of neighbours, so the latest two are held against the steady ones before them,
+    two at most: they may be slower by a third of ``tolerance_pct``.
+    """
+    start = first_steady(step_s, tolerance_pct)
+    steady = [] if start is None else step_s[start:]
+    before, latest = steady[-4:-2], steady[-2:]
+    return bool(before) and fmean(latest) <= fmean(before) * (1 + tolerance_pct / 300)
 
 
 def judge_ramp(step_s: Sequence[float], steps: Sequence[int], *, warmups: int, longest: int, steady_pct: float) -> Ramp:

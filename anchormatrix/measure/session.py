@@ -21,7 +21,7 @@ from anchormatrix.measure import live_cards, suspects
 from anchormatrix.measure.capturing import capture_steps, fetch_capture
 from anchormatrix.measure.judgement import Judgement, judge_session, ramp_of, remarks
 from anchormatrix.measure.order import SessionOrder, captured_tier, session_command, why_no_capture
-from anchormatrix.measure.ramp import first_steady
+from anchormatrix.measure.ramp import first_steady, warmed_up
 from anchormatrix.measure.rig import Rig
 from anchormatrix.measure.rows import aligned, counts_of, records_of
 from anchormatrix.measure.served import DidNotRunError, Served, stop_of
@@ -164,7 +164,7 @@ class _Try:
                 self.warmups.append(request.step_s)
             if number > 1 and not self.warmups:
                 return False
-            settled = first_steady(self.warmups, matrix.warmups.steady_pct) is not None
+            settled = warmed_up(self.warmups, matrix.warmups.steady_pct)
             if settled and number >= matrix.warmups.min and not fixed:
                 break
         self.rig.say(f"{len(self.warmups)} excluded requests, {'steady' if settled else 'not steady'}")

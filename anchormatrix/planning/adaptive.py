@@ -9,7 +9,7 @@ by itself, and asking again gives the same answer.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from anchormatrix.planning.ranking import Rule, Starts, select
@@ -18,6 +18,7 @@ from anchormatrix.records.session import SessionStatus
 from anchormatrix.records.settings.values import ANCHOR
 from anchormatrix.store.sessions import TimedSession
 
+_RAN = {SessionStatus.MEASURED, SessionStatus.CONTAMINATED}
 _FAILED = {SessionStatus.DID_NOT_RUN, SessionStatus.VOID, SessionStatus.UNMEASURABLE}
 
 
@@ -50,18 +51,19 @@ def sequence(forms: Sequence[str], windows: int) -> tuple[tuple[str, int], ...]:
     )
 
 
-def starts_of(
-    sessions: Iterable[TimedSession], repeats: int, tier: str = ANCHOR, *, but: Collection[str] = ()
-) -> Starts:
-    """The repeats of every start that may be compared, by form and window. ``but`` are forms to leave out.
+def starts_of(sessions: Iterable[TimedSession], repeats: int, tier: str = ANCHOR) -> Starts:
+    """The repeats of every start that may be compared, by form and window.
 
-    A start with fewer than ``repeats``, or whose ramp did not settle before them, is none.
+    A start with fewer than ``repeats``, whose ramp did not settle before them, or that others disturbed, is none: a
+    form that has only such ones is there with no start.
     """
     found: dict[str, dict[int, Sequence[float]]] = {}
     for timed in sessions:
         session, values = timed.session, timed.values_s.get(tier, ())
-        if len(values) >= repeats and session.steady and session.form not in but:
-            found.setdefault(session.form, {})[session.window] = values
+        if session.status in _RAN:
+            found.setdefault(session.form, {})
+        if len(values) >= repeats and session.steady:
+            found[session.form][session.window] = values
     return found
 
 

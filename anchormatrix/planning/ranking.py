@@ -59,9 +59,10 @@ class Rule:
 def select(starts: Starts, rule: Rule) -> Selection:
     """The leader among forms with starts, and every other form against it. Windows are looked at one after the other.
 
-    Forms without a start take no part.
+    A form without a single start takes no part in the comparisons, and could be the fastest all the same.
     """
     race = _Race({form: dict(found) for form, found in starts.items() if found}, rule)
+    race.unheard = tuple(form for form, found in starts.items() if not found)
     for window in sorted({window for found in race.starts.values() for window in found}):
         race.look(window)
     return race.selection()
@@ -158,6 +159,7 @@ class _Race:
         self.noise: StartNoise | None = None
         self.hopeless = ""
         self.decided = False
+        self.unheard: tuple[str, ...] = ()
 
     def look(self, window: int) -> None:
         seen = {form: {w: v for w, v in found.items() if w <= window} for form, found in self.starts.items()}
@@ -228,8 +230,9 @@ class _Race:
         rivals = sorted([*self.near.values(), *self.out.values()], key=lambda rival: rival.behind_pct)
         return Selection(
             leader=self.leader,
-            decided=self.decided and self.leader is not None and bool(rivals),
+            decided=self.decided and bool(rivals) and not self.unheard,
             rivals=tuple(rivals),
+            unheard=self.unheard,
             noise=self.noise,
             zone_pct=self.rule.zone_pct,
             level=self.rule.level,

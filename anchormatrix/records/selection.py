@@ -49,13 +49,15 @@ class Selection(Record, frozen=True, kw_only=True):
     """The fastest form of a contract at the anchor, as far as its server starts tell.
 
     ``decided``: no other form is faster than the ``leader`` by more than ``zone_pct``, with a chance of error of
-    ``level`` in each comparison. ``rivals`` are all other forms with starts, nearest first. ``hopeless`` says why more
-    starts would hardly decide; ``starts`` counts server starts by form.
+    ``level`` in each comparison. ``rivals`` are all other forms with starts, nearest first; ``unheard`` are forms that
+    ran without a start that may be compared: while there is one, nothing is decided. ``hopeless`` says why more starts
+    would hardly decide; ``starts`` counts server starts by form.
     """
 
     leader: str | None
     decided: bool
     rivals: tuple[Rival, ...]
+    unheard: tuple[str, ...] = ()
     noise: StartNoise | None
     zone_pct: float
     level: float

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from anchormatrix.engines.serving import Response
 from anchormatrix.engines.vllm_omni import expected_groups
 from anchormatrix.measure.live_cards import tenants, unfit
-from anchormatrix.measure.ramp import first_steady, judge_ramp
+from anchormatrix.measure.ramp import judge_ramp, warmed_up
 from anchormatrix.measure.rows import aligned, records_of
 from anchormatrix.measure.served import Sent
 from anchormatrix.measure.serverlog.causes import failure_of
@@ -34,7 +34,7 @@ from virtualhost.server.exchange import Outcome, parse_split
 from virtualhost.server.serving import ServingSession
 
 REPEATS = 3
-WARMUPS_MIN, WARMUPS_MAX, STEADY_PCT = 4, 8, 3.0
+WARMUPS_MIN, WARMUPS_MAX, STEADY_PCT = 4, 16, 3.0
 Stop = Callable[[tuple[float, ...]], str]  # the anchor steps so far -> why the session ends here, or nothing
 
 
@@ -195,7 +195,7 @@ class _Talk:
         for number in range(1, WARMUPS_MAX + 1):
             if (step := self._ask(Role.RAMP, "few")) is not None:
                 self.warm.append(step)
-            if self.died or (number >= WARMUPS_MIN and first_steady(self.warm, STEADY_PCT) is not None):
+            if self.died or (number >= WARMUPS_MIN and warmed_up(self.warm, STEADY_PCT)):
                 break
         timed: dict[str, list[float]] = {"few": [], "anchor": []}
         for done in range(repeats + 2):

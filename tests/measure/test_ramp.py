@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchormatrix.measure.ramp import first_steady, judge_ramp
+from anchormatrix.measure.ramp import first_steady, judge_ramp, warmed_up
 from anchormatrix.records.cells import spread_pct
 
 IN_TURN = [4, 10, 4, 10, 4, 10, 4, 10]
@@ -39,6 +39,24 @@ IN_TURN = [4, 10, 4, 10, 4, 10, 4, 10]
 )  # fmt: skip
 def test_the_ramp_is_the_fast_head_and_nothing_else(what, values, steps, start) -> None:
     assert first_steady(values, 3, steps) == start, what
+
+
+@pytest.mark.parametrize(
+    ("values", "warm"),
+    [
+        ([2.9, 3.0, 3.0, 3.0], True),
+        ([2.6, 2.6, 3.0, 3.0], False),  # two alike do not say yet that they stay
+        ([2.6, 2.6, 3.0, 3.0, 3.0], True),
+        ([2.80, 2.85, 2.89, 2.92], False),  # neighbours differ by less than 3 %, and it still rises by 2 %
+        ([2.80, 2.85, 2.89, 2.92, 2.94, 2.95], False),
+        ([2.80, 2.85, 2.89, 2.92, 2.94, 2.95, 2.955, 2.96], True),
+        ([3.0, 2.99, 3.0, 2.98], True),
+        ([3.0, 3.0, 3.0], False),
+        ([], False),
+    ],
+)
+def test_warm_ups_end_when_the_latest_rise_no_more(values, warm) -> None:
+    assert warmed_up(values, 3) is warm
 
 
 def test_a_ramp_lasts_no_longer_than_it_may() -> None:

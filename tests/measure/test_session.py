@@ -58,9 +58,9 @@ def test_warm_ups_until_steady_then_few_and_anchor_alternate(tmp_path: Path) -> 
     timed, _ = measure(tmp_path)
     session = timed.session
     assert (session.status, session.reason) == ("measured", "")
-    assert roles(timed) == "r4 r4 r4 r4 m4 m10 m4 m10 m4 m10"
+    assert roles(timed) == "r4 r4 r4 r4 r4 m4 m10 m4 m10 m4 m10"
     assert session.ramp.first_steady == 3
-    assert [row.step_s for row in timed.requests[4:]] == [pytest.approx(3.0)] * 6
+    assert [row.step_s for row in timed.requests[5:]] == [pytest.approx(3.0)] * 6
     assert session.proof.ok
     assert session.stop.how == "sigint"
     assert session.findings == ()
@@ -96,7 +96,7 @@ def test_the_first_window_captures_after_the_repeats(tmp_path: Path) -> None:
     timed, world = measure(tmp_path, settings, window=1)
     session = timed.session
     capture = session.capture
-    assert (capture.status, capture.request, capture.files) == ("captured", 11, 1)
+    assert (capture.status, capture.request, capture.files) == ("captured", 12, 1)
     assert roles(timed).endswith("m10 c1")
     folder = tmp_path / "results" / session.contract / FORM.name / "capture"
     assert (folder / "rank0" / "kernel_details.csv").exists()
@@ -105,8 +105,8 @@ def test_the_first_window_captures_after_the_repeats(tmp_path: Path) -> None:
 
 
 def test_a_captured_step_that_was_slow_by_itself_is_captured_again_and_the_shorter_one_kept(tmp_path: Path) -> None:
-    slow_eleventh = (0.87, 0.9, *[1.0] * 8, 2.0)
-    timed, _ = measure(tmp_path, small_settings(capture={"enabled": True}), 1, ramp=slow_eleventh)
+    slow_twelfth = (0.87, 0.9, *[1.0] * 9, 2.0)
+    timed, _ = measure(tmp_path, small_settings(capture={"enabled": True}), 1, ramp=slow_twelfth)
     assert roles(timed).endswith("m4 m10 c1 c1")
     assert (timed.session.capture.status, timed.session.capture.request) == ("captured", 12)
 
@@ -143,7 +143,7 @@ def test_a_capture_without_rows_is_empty(tmp_path: Path) -> None:
 
 def test_a_failed_capture_costs_no_measurement(tmp_path: Path) -> None:
     settings = small_settings(capture={"enabled": True})
-    timed, _ = measure(tmp_path, settings, window=1, faults={11: "die"})
+    timed, _ = measure(tmp_path, settings, window=1, faults={12: "die"})
     session = timed.session
     assert session.status == "measured"
     assert session.capture.status == "failed"
@@ -158,7 +158,7 @@ def test_a_capture_triggered_by_the_environment_lies_where_it_was_announced(tmp_
 
 
 def test_a_repeat_whose_line_was_spoiled_is_sent_again(tmp_path: Path) -> None:
-    timed, _ = measure(tmp_path, faults={6: "spoil"})
+    timed, _ = measure(tmp_path, faults={7: "spoil"})
     session = timed.session
     assert session.status == "measured"
     assert roles(timed).endswith("m10 m4 m10 m10")
@@ -419,7 +419,7 @@ def test_a_smoke_whose_output_is_black_fails(tmp_path: Path, corner: int, status
 
 def test_the_first_anchor_output_is_kept_to_be_compared(tmp_path: Path) -> None:
     finished = run_session(order(tmp_path), rig_of(World(tmp_path)))
-    assert (finished.output, finished.session.output) == (b"video of 10", Answer(6, "image/png"))
+    assert (finished.output, finished.session.output) == (b"video of 10", Answer(7, "image/png"))
     path = tmp_path / "w2" / "session.json"
     write_session(path, finished.timed, finished.log_text, finished.output)
     assert read_output(path) == b"video of 10"

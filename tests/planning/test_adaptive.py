@@ -59,8 +59,17 @@ def test_a_form_that_failed_is_not_tried_again_and_one_form_alone_is_no_race():
 
 def test_a_start_that_did_not_settle_or_lacks_repeats_is_no_start():
     short = session("tp1-usp4", 1, 1.0, repeats=2)
-    assert starts_of([short], 3) == {}
+    assert starts_of([short], 3) == {"tp1-usp4": {}}
+    assert starts_of([session("tp1-usp4", 1, 1.0, status="did_not_run")], 3) == {}
+    assert starts_of([session("tp1-usp4", 1, 1.0, status="contaminated")], 3) == {"tp1-usp4": {}}
     assert starts_of([session("tp1-usp4", 2, 1.0, spread_pct=0)], 3) == {"tp1-usp4": {2: (1.0, 1.0, 1.0)}}
+
+
+def test_a_form_without_a_valid_start_is_started_again_before_anything_is_decided():
+    _, seen = walk({"tp1-usp4": (1.0, 1.001), "tp2-usp2": (1.1, 1.101), "tp4-usp1": (1.5,)}, forms=FORMS[:2])
+    seen = [*seen[:2], session("tp4-usp1", 1, 0.9, status="contaminated"), *seen[2:]]
+    assert order_for("tp4-usp1", 3, FORMS, seen, DESIGN).skip == ""
+    assert order_for("tp2-usp2", 3, FORMS, seen, DESIGN).skip == "it cannot win any more: 10.0 % behind tp1-usp4"
 
 
 def test_what_a_window_measures_never_hangs_on_that_window_itself():

@@ -111,6 +111,11 @@ def test_how_far_apart_two_forms_must_be_shrinks_with_their_starts():
     assert half_width_pct(starts(a=(1.0,), b=(1.1,)), "a", "b", RULE) is None
 
 
+def test_nothing_is_decided_while_a_form_that_ran_has_no_start():
+    found = select({**starts(a=(1.0, 1.001), b=(1.1, 1.101)), "c": {}}, RULE)
+    assert (found.leader, found.decided, found.unheard, standings(found)) == ("a", False, ("c",), {"b": "behind"})
+
+
 def test_fewer_than_two_forms_are_no_choice():
     assert not select({}, RULE).decided
     assert select(starts(a=(1.0, 1.0)), RULE).decided is False
