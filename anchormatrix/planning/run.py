@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -16,8 +16,10 @@ from typing import Any
 from anchormatrix.config.merge import build_settings, merged
 from anchormatrix.devices.probe import probe_host
 from anchormatrix.history.noise import Before, start_noise
-from anchormatrix.history.progress import Progress, read_durations
+from anchormatrix.history.progress import Durations, Progress, read_durations
+from anchormatrix.planning.configured import matrix_design
 from anchormatrix.planning.contracts import list_contracts, read_ledger
+from anchormatrix.planning.forecast import Forecast, forecast, forecast_lines
 from anchormatrix.planning.rerun import cell_notices, check_measured, reference_of, split_cell
 from anchormatrix.planning.run_plan import make_run_plan, write_run_plan
 from anchormatrix.planning.triggers import digest
@@ -141,9 +143,11 @@ class Run:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What a person must know before the run starts: damaged results, and a cell that is another one now."""
+        """What a person must know before the run starts: damaged results, what measuring a size will tell and cost, and
+        a cell that is another one now.
+        """
         if not self.settings.cell:
-            return self.damage
+            return (*self.damage, *forecast_lines(self._forecasts()))
         form, _ = split_cell(self.settings)
         planned = self.plan.of_size(form.cards)
         sessions = len(planned[0].sessions) if planned else 0
@@ -165,7 +169,7 @@ class Run:
         pending = [
             place for place in self.planned_sessions() if self.must_run(place.contract, place.form, place.window)
         ]
-        return Progress(tuple(pending), read_durations(self.settings.history.file, self.contracts()))
+        return Progress(tuple(pending), self._durations)
 
     def planned_sessions(self) -> tuple[Place, ...]:
         """Every session of the matrix as it stands now, measured or not: of each size's first group not rejected."""
@@ -182,6 +186,18 @@ class Run:
             self.stored.smoke_status(contract_id) is SmokeStatus.REJECTED
             and self.stored.smoke_state(contract_id) == state
         )
+
+    def _forecasts(self) -> Iterator[Forecast]:
+        """The forecast of every size of which nothing is measured yet."""
+        for planned in map(self.plan.of, self.contracts()):
+            if all(self.must_run(planned.id, item.form, item.window) for item in planned.sessions):
+                found = forecast(planned, matrix_design(self.settings, planned.noise), self._durations)
+                if found:
+                    yield found
+
+    @cached_property
+    def _durations(self) -> Durations:
+        return read_durations(self.settings.history.file, self.contracts())
 
     def _contract_of(self, size: int, smoked: Smoked) -> str | None:
         for planned in self.plan.of_size(size):

@@ -162,6 +162,16 @@ def test_the_reference_of_a_form_is_the_first_of_its_size_or_the_second_for_the_
     assert reference_of("a", ["a"]) == "a"
 
 
+def test_before_a_size_is_measured_a_person_is_told_what_that_will_tell_and_cost(host, tmp_path):
+    run = plan(tmp_path, matrix={"sizes": [4]})
+    assert run.notices == (
+        "4 cards: 4 server starts. How far starts differ here is unknown: if by 1 %, 2 of each form tell margins above"
+        " 5.8 %",
+    )
+    finish(run, quad(run), "tp1-usp4", 1)
+    assert plan(tmp_path, matrix={"sizes": [4]}).notices == ()
+
+
 def night(run, moment, *, night="", steps=(2.0, 2.05), generation=0, of=None):
     """Both starts of the first form of four cards, in results/ and in the history."""
     with open_history(run.settings.history.file) as history:
