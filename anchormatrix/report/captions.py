@@ -5,6 +5,7 @@ from __future__ import annotations
 from anchormatrix.attribution.differences import delta
 from anchormatrix.attribution.reading import collectives_words, masking_words, waits_words
 from anchormatrix.decide.captured import own_stretch
+from anchormatrix.decide.fastest import fastest
 from anchormatrix.records.attribution import Attribution, Family, MaskBound
 from anchormatrix.records.cells import ALL
 from anchormatrix.records.session import CaptureStatus
@@ -27,22 +28,18 @@ _TOLD = 3  # forms that a sentence speaks of; the picture shows all
 
 
 def of_step_times(report: Report, measured: Measured) -> str:
-    """The two fastest forms at the anchor, their difference, and the noise floor of the pair."""
+    """The two shortest steps at the anchor, and what the server starts say of the fastest form."""
     cells = [cell for form in measured.measured_forms if (cell := measured.cell(form, ANCHOR))]
     ranked = sorted(cells, key=lambda cell: cell.step_s)
     if len(ranked) < 2:
         return "Fewer than two forms have a number at the anchor, so nothing is ranked here."
     first, second = ranked[:2]
-    gap = 100 * (second.step_s / first.step_s - 1)
-    floor = max(report.limits.noise_floor_pct, first.dispersion_pct, second.dispersion_pct)
     text = (
         f"At the anchor {first.form} takes {first.step_s:.3f} s per step and {second.form} {second.step_s:.3f} s, "
-        f"{gap:.1f} % more; the noise floor of this pair is {floor:.1f} %"
+        f"{100 * (second.step_s / first.step_s - 1):.1f} % more"
     )
-    if not (first.usable and second.usable):
-        unusable = listed([cell.form for cell in (first, second) if not cell.usable])
-        return f"{text}, and the cells of {unusable} are too noisy to be ranked."
-    return f"{text}, so {'this is a difference' if gap > floor else 'this is no difference'}."
+    verdict = measured.verdict.value
+    return f"{text}. {fastest(verdict.selection).text}." if verdict else f"{text}."
 
 
 def of_ratios(report: Report) -> str:

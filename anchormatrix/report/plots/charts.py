@@ -185,7 +185,7 @@ def dispersions(report: Report) -> Sheet:
     scale = Scale(0, reach, lambda value: f"{value:g} %", f"dispersion, limit {limit:g} %", limit=limit)
     key = [
         *_WINDOWS,
-        Entry("bar", "muted", "worst window, which counts"),
+        Entry("bar", "muted", "all windows together, which count"),
         Entry("dash", "bad", "limit: above it, no ranking"),
     ]
     return strip(title, rows, scale, key)
