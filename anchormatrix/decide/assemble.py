@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from anchormatrix.decide.bounds import ByteBound, bandwidths, byte_bound, unexplained
 from anchormatrix.decide.conclusion import DecisionInputs, decide
 from anchormatrix.decide.evidence import FormEvidence, gather, least_computing
 from anchormatrix.decide.gates import GateInputs, evaluate
 from anchormatrix.decide.group_state import UNKNOWN_GROUP, GroupState
-from anchormatrix.decide.projection import Side, all_projections
-from anchormatrix.decide.scaling import Measured, scaling_words
+from anchormatrix.decide.theory.bounds import ByteBound, bandwidths, byte_bound, unexplained
+from anchormatrix.decide.theory.projection import Side, all_projections
+from anchormatrix.decide.theory.scaling import Measured, scaling_words
 from anchormatrix.measure.bandwidth.curve import Curves
 from anchormatrix.planning.memory import MemoryLimits, memory_of, why_not
 from anchormatrix.records.attribution import Attribution

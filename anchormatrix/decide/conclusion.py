@@ -9,20 +9,15 @@ import msgspec
 
 from anchormatrix.decide.effects.features import feature_doubts, features_apart, unproven
 from anchormatrix.decide.evidence import FormEvidence
-from anchormatrix.decide.fastest import interval, won_by
+from anchormatrix.decide.fastest import interval, why_open, won_by
 from anchormatrix.decide.gates import GATES, UNKNOWN
 from anchormatrix.decide.group_state import UNKNOWN_GROUP, GroupState
-from anchormatrix.decide.projection import milliseconds, seconds
+from anchormatrix.decide.theory.projection import milliseconds, seconds
 from anchormatrix.outputs.said import not_compared, products
 from anchormatrix.records.decision import (
     Confidence,
-    Decision,
     DecisionOutcome,
-    ExcludedForm,
-    Scaling,
     SizeDecision,
-    SizeNote,
-    Trigger,
 )
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.gates import Gate, Projection, Unexplained
@@ -56,6 +51,8 @@ _BASIS = {
     VerdictStatus.UNSTABLE: "dispersion is above the limit",
     VerdictStatus.INCOMPLETE: "the matrix is incomplete",
 }
+_DOUBTFUL = (VerdictStatus.UNSTABLE, VerdictStatus.INCOMPLETE)
+_MORE_STARTS = "start the forms that are still open more often, as matrix.design adaptive does by itself"
 _RESET = "reset the driver or use another group, then smoke it again"
 
 
@@ -103,7 +100,6 @@ def decide(inputs: DecisionInputs) -> SizeDecision:
 
 def _without_winner(inputs: DecisionInputs, tied: tuple[str, ...]) -> SizeDecision:
     verdict = inputs.verdict
-    reason, cure = verdict.reason or verdict.status, verdict.cure
     if len(tied) > 1:
         outcome = DecisionOutcome.NO_DIFFERENCE
         sentence = (
@@ -114,8 +110,9 @@ def _without_winner(inputs: DecisionInputs, tied: tuple[str, ...]) -> SizeDecisi
         sentence += " Any of them may be used; choose by memory or simplicity."
     else:
         outcome = DecisionOutcome.NOT_DECIDABLE
-        sentence = f"On {inputs.size} cards no form can be chosen, because {reason.rstrip('.')}."
-        sentence += f" What to do: {cure.rstrip('.')}." if cure else ""
+        sentence = f"On {inputs.size} cards no form can be chosen, because {_why_open(inputs)}."
+        cure = verdict.cure if verdict.status in _DOUBTFUL else _MORE_STARTS
+        sentence += f" What to do: {cure.rstrip('.')}."
     outside = (*_outside(inputs), *products(inputs.outputs))
     return SizeDecision(
         size=inputs.size,
@@ -134,6 +131,14 @@ def _without_winner(inputs: DecisionInputs, tied: tuple[str, ...]) -> SizeDecisi
         reversal=(),
         confidence=_confidence(inputs) if outcome is DecisionOutcome.NO_DIFFERENCE else Confidence.NONE,
     )
+
+
+def _why_open(inputs: DecisionInputs) -> str:
+    """What the cards, else the starts and what is missing, leave open."""
+    if inputs.group.damage:
+        return inputs.group.damage
+    missing = inputs.verdict.missing
+    return why_open(inputs.verdict.selection) + (f"; missing: {'; '.join(missing)}" if missing else "")
 
 
 def _damaged(inputs: DecisionInputs) -> Verdict:
@@ -217,6 +222,7 @@ def _grouped_query(inputs: DecisionInputs, winner: str, runner: str) -> list[str
 
 def _unknowns(inputs: DecisionInputs) -> tuple[str, ...]:
     found = [*feature_doubts(inputs.verdict.winner, {form.form.name: form.effects for form in inputs.evidence})]
+    found += [f"{text}." for text in inputs.verdict.left_out]
     found += [*not_compared(inputs.outputs), *inputs.group.doubts, *(item.text for item in inputs.unexplained)]
     found += [f"{name} was not measured further: {reason}." for name, reason in inputs.skipped.items()]
     open_gates: dict[str, list[str]] = {}
@@ -252,6 +258,7 @@ def _confidence(inputs: DecisionInputs) -> Confidence:
     verdict, found = inputs.verdict, inputs.verdict.selection
     pair = (found.leader, found.rivals[0].form)
     unproved = any(unproven(form.effects) for form in inputs.evidence if form.form.name == verdict.winner)
+    unproved |= bool(verdict.left_out)
     unproved |= any(not form.usable for form in inputs.evidence if form.form.name in pair)
     if unproved or verdict.status is VerdictStatus.INCOMPLETE or any(drift.exceeds for drift in verdict.window_drift):
         return Confidence.LOW
@@ -263,43 +270,6 @@ def _confidence(inputs: DecisionInputs) -> Confidence:
     if verdict.tied_with:  # two forms that are no different: the interval must say so
         clear = max(abs(nearest.low_pct or 0.0), abs(nearest.high_pct or 0.0)) <= found.zone_pct
     return Confidence.HIGH if clear and several else Confidence.MODERATE
-
-
-def overall(
-    decisions: Sequence[SizeDecision],
-    *,
-    reverify: Sequence[Trigger] = (),
-    scaling: Sequence[Scaling] = (),
-    skipped: Sequence[SizeNote] = (),
-    excluded: Sequence[ExcludedForm] = (),
-    pairs: Sequence[SizeNote] = (),
-) -> Decision:
-    """Every size, and on top the largest size that was decided.
-
-    Forms of different sizes are never ranked against each other, so the top level repeats the statement of the largest
-    card count with a winner (else of the largest card count at all) instead of choosing among sizes.
-    """
-    head = max(decisions, key=lambda item: (item.outcome is DecisionOutcome.WINNER, item.size), default=None)
-    return Decision(
-        sizes={str(item.size): item for item in sorted(decisions, key=lambda item: item.size)},
-        size=head.size if head else None,
-        winner=head.winner if head else None,
-        runner_up=head.runner_up if head else None,
-        margin_pct=head.margin_pct if head else None,
-        margin_low_pct=head.margin_low_pct if head else None,
-        margin_high_pct=head.margin_high_pct if head else None,
-        basis=head.basis if head else "no contract",
-        conditions=head.conditions if head else (),
-        unknowns=head.unknowns if head else (),
-        reversal=head.reversal if head else (),
-        confidence=head.confidence if head else Confidence.NONE,
-        sentence=head.sentence if head else None,
-        reverify_triggers=tuple(reverify),
-        scaling=tuple(scaling),
-        skipped=tuple(skipped),
-        excluded=tuple(excluded),
-        pairs=tuple(pairs),
-    )
 
 
 def listed(names: Sequence[str]) -> str:

@@ -11,17 +11,16 @@ import msgspec
 
 from anchormatrix.decide.assemble import judge_contract
 from anchormatrix.decide.captured import late_shares
-from anchormatrix.decide.conclusion import overall
 from anchormatrix.decide.evidence import FormEvidence, gather
 from anchormatrix.decide.left_behind import read_attributions
 from anchormatrix.decide.reverify import TriggerLimits, append_bases, read_bases, reverify
-from anchormatrix.decide.scaling import Measured, incomparable, scaling
 from anchormatrix.decide.stored import (
     fixed_costs,
     read_stored,
     skipped_sessions,
     step_facts,
 )
+from anchormatrix.decide.theory.scaling import Measured, incomparable, scaling
 from anchormatrix.errors import InputError
 from anchormatrix.planning.candidates import pair_statement
 from anchormatrix.planning.configured import candidates_of
@@ -29,8 +28,11 @@ from anchormatrix.records.contract import Contract, StoredContract
 from anchormatrix.records.decision import (
     Basis,
     BasisForm,
+    Confidence,
     Decision,
+    DecisionOutcome,
     ExcludedForm,
+    Scaling,
     SizeDecision,
     SizeNote,
     Trigger,
@@ -87,6 +89,43 @@ def conclude(
         pairs=[SizeNote(size=item.contract.size, text=_pair(item)) for item in found if item.contract.size > 1],
     )
     return decision, found
+
+
+def overall(
+    decisions: Sequence[SizeDecision],
+    *,
+    reverify: Sequence[Trigger] = (),
+    scaling: Sequence[Scaling] = (),
+    skipped: Sequence[SizeNote] = (),
+    excluded: Sequence[ExcludedForm] = (),
+    pairs: Sequence[SizeNote] = (),
+) -> Decision:
+    """Every size, and on top the largest size that was decided.
+
+    Forms of different sizes are never ranked against each other, so the top level repeats the statement of the largest
+    card count with a winner (else of the largest card count at all) instead of choosing among sizes.
+    """
+    head = max(decisions, key=lambda item: (item.outcome is DecisionOutcome.WINNER, item.size), default=None)
+    return Decision(
+        sizes={str(item.size): item for item in sorted(decisions, key=lambda item: item.size)},
+        size=head.size if head else None,
+        winner=head.winner if head else None,
+        runner_up=head.runner_up if head else None,
+        margin_pct=head.margin_pct if head else None,
+        margin_low_pct=head.margin_low_pct if head else None,
+        margin_high_pct=head.margin_high_pct if head else None,
+        basis=head.basis if head else "no contract",
+        conditions=head.conditions if head else (),
+        unknowns=head.unknowns if head else (),
+        reversal=head.reversal if head else (),
+        confidence=head.confidence if head else Confidence.NONE,
+        sentence=head.sentence if head else None,
+        reverify_triggers=tuple(reverify),
+        scaling=tuple(scaling),
+        skipped=tuple(skipped),
+        excluded=tuple(excluded),
+        pairs=tuple(pairs),
+    )
 
 
 def _pair(item: Concluded) -> str:

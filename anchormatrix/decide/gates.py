@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from anchormatrix.decide.bounds import ByteBound
 from anchormatrix.decide.evidence import FormEvidence, extra_computing
 from anchormatrix.decide.fastest import interval, why_open, won_by
-from anchormatrix.decide.projection import milliseconds, seconds
+from anchormatrix.decide.theory.bounds import ByteBound
+from anchormatrix.decide.theory.projection import milliseconds, seconds
 from anchormatrix.records.gates import Gate, GateStatus, Projection
 from anchormatrix.records.selection import Selection, Standing
 from anchormatrix.records.session import SessionStatus

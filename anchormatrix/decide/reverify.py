@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anchormatrix.decide.scaling import arm_of
+from anchormatrix.decide.theory.scaling import arm_of
 from anchormatrix.errors import ConfigError, InputError
 from anchormatrix.records.decision import Basis, BasisForm, Trigger
 from anchormatrix.records.form import parse_form

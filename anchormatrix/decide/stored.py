@@ -14,7 +14,7 @@ from anchormatrix.decide.cells import read_cells
 from anchormatrix.decide.evidence import gather
 from anchormatrix.decide.group_state import group_state
 from anchormatrix.decide.left_behind import left_behind, planned_sessions, read_attributions, read_outputs
-from anchormatrix.decide.scaling import Measured
+from anchormatrix.decide.theory.scaling import Measured
 from anchormatrix.measure.bandwidth.curve import Curves
 from anchormatrix.planning.configured import memory_limits
 from anchormatrix.records.bandwidth import SizeSweep

@@ -89,9 +89,9 @@ class _Judge:
         r = {form: anchor[form].step_s / few[form].step_s for form in self.forms if form in anchor and form in few}
         flips = self._flips(few, anchor)
         status, reason = self._status(unstable, missing, flips, r)
-        best = fastest(self.selection)
+        best, open_forms = fastest(self.selection), self._left_out()
         decided = self.selection.decided
-        notes = [reason, best.text, self._doubt(anchor, best), *self._left_out()]
+        notes = [reason, best.text, self._doubt(anchor, best), *open_forms]
         notes += [self._drift_note(drifts, stands, decided=decided), self._blur_note(few, anchor)]
         return Verdict(
             contract=self.contract,
@@ -108,6 +108,7 @@ class _Judge:
             window_drift=drifts,
             conclusion_stands=bool(stands and decided) if any(drift.exceeds for drift in drifts) else None,
             did_not_run=self._did_not_run(),
+            left_out=open_forms,
             missing=tuple(missing),
             cure=_CURES[status],
             limits=self.limits,
@@ -194,12 +195,12 @@ class _Judge:
         noisy = [f"{form}/anchor: {anchor[form].reason}" for form in pair if form in anchor and anchor[form].reason]
         return f"This choice has low confidence: {'; '.join(noisy)}" if noisy else ""
 
-    def _left_out(self) -> list[str]:
+    def _left_out(self) -> tuple[str, ...]:
         """Planned forms outside the ranking whose repeats cannot rule them out."""
         leader, floor = self.selection.leader, self.limits.noise_floor_pct
         ranked = self.selection.starts
         found = left_out(self.forms, self.cells.values(), self.sessions, ranked=ranked, leader=leader, floor_pct=floor)
-        return [item.text for item in found if item.lead_s and item.values_s and not item.ruled_out]
+        return tuple(item.text for item in found if item.lead_s and item.values_s and not item.ruled_out)
 
     def _ties(self, anchor: Mapping[str, Cell]) -> tuple[tuple[str, str, float], ...]:
         pairs = combinations(anchor.values(), 2)

@@ -128,39 +128,40 @@ def why_not(memory: Memory, limits: MemoryLimits) -> str | None:
 
 
 def plan_memory(forms: Iterable[Form], model: ModelSettings, limits: MemoryLimits) -> MemoryPlan:
-    """Keep forms that fit; try the others with each lossless offload in the configured order before dropping them."""
+    """Keep forms that fit; try the others with each lossless offload in the configured order before dropping them.
+
+    The reserve is caution, not a fact: what fits a card only without it is measured all the same, and may run out of
+    memory then.
+    """
     fits: list[Memory] = []
     unlocked: list[tuple[Form, Form]] = []
     dropped: list[Excluded] = []
+    whole = replace(limits, reserve_gb=0.0)
     for form in dict.fromkeys(forms):
-        memory = memory_of(form, model)
-        reason = why_not(memory, limits)
-        if reason is None:
-            fits.append(memory)
-            continue
-        variant = _unlock(form, model, limits)
-        if isinstance(variant, Memory):
-            fits.append(variant)
-            unlocked.append((form, variant.form))
+        found = _fitting(form, model, limits) or _fitting(form, model, whole)
+        if found is not None:
+            fits.append(found)
+            unlocked += [] if found.form == form else [(form, found.form)]
         else:
-            tried = f"; also with {', '.join(variant)}" if variant else ""
-            dropped.append(Excluded(form, reason + tried, MEMORY_GATE))
+            tried = [] if form.offload else [variant.offload for variant in _offloaded(form, limits)]
+            text = f"; also with {', '.join(tried)}" if tried else ""
+            dropped.append(Excluded(form, f"{why_not(memory_of(form, model), whole)}{text}", MEMORY_GATE))
     return MemoryPlan(tuple(_unique(fits)), tuple(unlocked), tuple(dropped))
 
 
-def _unlock(form: Form, model: ModelSettings, limits: MemoryLimits) -> Memory | list[str]:
-    """Return the first offload variant that fits, or the names of the variants tried."""
+def _fitting(form: Form, model: ModelSettings, limits: MemoryLimits) -> Memory | None:
+    """The form, else its first offload variant that fits; None when neither does."""
+    tried = (memory_of(found, model) for found in (form, *_offloaded(form, limits)))
+    return next((memory for memory in tried if why_not(memory, limits) is None), None)
+
+
+def _offloaded(form: Form, limits: MemoryLimits) -> tuple[Form, ...]:
+    """The offload variants of a form, in the configured order."""
     if form.offload:
-        return []
-    tried: list[str] = []
-    for offload in (name for name in limits.offload_order if name in OFFLOADS):
-        if offload == "distributed-layerwise-offload" and not offload_axis(form):
-            continue
-        memory = memory_of(replace(form, offload=offload), model)
-        if why_not(memory, limits) is None:
-            return memory
-        tried.append(offload)
-    return tried
+        return ()
+    names = (name for name in limits.offload_order if name in OFFLOADS)
+    shared = "distributed-layerwise-offload"
+    return tuple(replace(form, offload=name) for name in names if name != shared or offload_axis(form))
 
 
 def _unique(memories: Sequence[Memory]) -> list[Memory]:

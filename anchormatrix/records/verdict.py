@@ -42,7 +42,8 @@ class Verdict(FileRecord, frozen=True):
     ``r`` maps a form to step(anchor) ÷ step(few); ``order_few`` and ``order_anchor`` list groups of tied forms, fastest
     first; ``ties`` are pairs with their noise floor in percent. ``selection`` says how far server starts tell the
     fastest form, ``margin_pct`` is its nearest rival's difference there; ``windows_agree`` says whether it was faster
-    than that one in every window. ``conclusion_stands`` is ``None`` while no window drifts.
+    than that one in every window. ``conclusion_stands`` is ``None`` while no window drifts. ``left_out``
+    says of each form outside the ranking that its repeats do not rule out what they show.
     """
 
     contract: str
@@ -59,6 +60,7 @@ class Verdict(FileRecord, frozen=True):
     window_drift: tuple[Drift, ...]
     conclusion_stands: bool | None
     did_not_run: tuple[NotRun, ...]
+    left_out: tuple[str, ...]
     missing: tuple[str, ...]
     cure: str
     limits: VerdictSettings

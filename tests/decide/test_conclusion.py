@@ -7,11 +7,12 @@ from measured import selection_record, smoke_record, verdict_record
 from msgspec.structs import replace
 
 from anchormatrix.decide.captured import StepParts
-from anchormatrix.decide.conclusion import DecisionInputs, decide, overall
+from anchormatrix.decide.conclusion import DecisionInputs, decide
+from anchormatrix.decide.deciding import overall
 from anchormatrix.decide.evidence import FormEvidence
 from anchormatrix.decide.gates import GATES
 from anchormatrix.decide.group_state import GroupState, group_state
-from anchormatrix.decide.projection import Side, all_projections
+from anchormatrix.decide.theory.projection import Side, all_projections
 from anchormatrix.records.decision import Trigger
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.gates import Gate, GateStatus, Unexplained
@@ -37,6 +38,12 @@ def form(name, step_s, parts=None, windows=("1", "2"), dispersion=0.5):
 
 FAST = form("tp1-usp4", 1.0, StepParts(900, 80, 0, 20))
 SLOW = form("tp2-usp2", 1.1, StepParts(920, 160, 0, 20))
+OPEN = verdict_record(
+    "unstable",
+    None,
+    cure="fix the noise first",
+    selection=selection_record({"tp1-usp4": 1.0, "tp2-usp2": 1.01}, error_pct=3, decided=False),
+)
 WON = verdict_record(reason="both tiers agree")
 TIED = verdict_record(
     winner=None,
@@ -93,12 +100,24 @@ def test_no_difference_is_a_full_answer():
 
 
 def test_not_decidable_says_why_and_what_to_do():
-    verdict = verdict_record("unstable", None, reason="tp1-usp4/few disperses by 6 %", cure="fix the noise first")
-    found = decide(DecisionInputs(4, "c4-x", verdict, [FAST, SLOW]))
-    assert found.sentence == (
-        "On 4 cards no form can be chosen, because tp1-usp4/few disperses by 6 %. What to do: fix the noise first."
+    found = decide(DecisionInputs(4, "c4-x", OPEN, [FAST, SLOW]))
+    why = (
+        "On 4 cards no form can be chosen, because tp1-usp4 leads tp2-usp2 by 1.0 % (-2.0 … 4.0 %, 2 starts each); "
+        "tp2-usp2 may still be faster by more than 1 %, because starts of one form differ by 0.2 % (standard "
+        "deviation, 2 degrees of freedom). What to do: "
     )
+    assert found.sentence == f"{why}fix the noise first."
     assert (found.outcome, found.confidence) == ("not_decidable", "none")
+    quiet = verdict_record(winner=None, selection=OPEN.selection)
+    assert decide(DecisionInputs(4, "c4-x", quiet, [FAST, SLOW])).sentence == (
+        f"{why}start the forms that are still open more often, as matrix.design adaptive does by itself."
+    )
+
+
+def test_a_form_that_cannot_be_ruled_out_is_an_unknown_and_lowers_the_confidence():
+    left = "tp4-usp1 is not ranked (window 1: 2 of 3 repeats); it was 7.0 % faster in 2 of 3 repeats"
+    found = decide(DecisionInputs(4, "c4-x", verdict_record(left_out=(left,)), [FAST, SLOW]))
+    assert (found.winner, found.confidence, found.unknowns[0]) == ("tp1-usp4", "low", f"{left}.")
 
 
 def test_a_faster_form_that_left_the_matrix_is_named_first():
@@ -230,7 +249,7 @@ def test_the_overall_answer_repeats_the_largest_decided_size_and_never_ranks_siz
     two_cards = verdict_record(winner="tp1-usp2", selection=selection_record({"tp1-usp2": 0.5, "tp2-usp1": 0.6}))
     two = decide(DecisionInputs(2, "c2-x", two_cards, [form("tp1-usp2", 0.5), form("tp2-usp1", 0.6)]))
     four = decide(DecisionInputs(4, "c4-x", WON, [FAST, SLOW]))
-    eight = decide(DecisionInputs(8, "c8-x", verdict_record("unstable", None, reason="noise"), []))
+    eight = decide(DecisionInputs(8, "c8-x", OPEN, []))
     quiet = Trigger(size=4, trigger="order flip", fired=False, text="both tiers rank the forms alike")
     found = overall([eight, two, four], reverify=[quiet])
     assert (found.size, found.winner, list(found.sizes)) == (4, "tp1-usp4", ["2", "4", "8"])

@@ -10,11 +10,11 @@ import pytest
 from contracts import contract_on
 from measured import selection_record, session_record, verdict_record
 
-from anchormatrix.decide.bounds import bandwidths, byte_bound, unexplained
 from anchormatrix.decide.captured import StepParts, capture_inflation, step_parts
 from anchormatrix.decide.evidence import FormEvidence, extra_computing, gather
 from anchormatrix.decide.gates import GateInputs, evaluate
-from anchormatrix.decide.projection import Side, project
+from anchormatrix.decide.theory.bounds import bandwidths, byte_bound, unexplained
+from anchormatrix.decide.theory.projection import Side, project
 from anchormatrix.measure.bandwidth.curve import Curves
 from anchormatrix.records.attribution import (
     Attribution,

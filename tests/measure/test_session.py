@@ -108,7 +108,7 @@ def test_a_captured_step_that_was_slow_by_itself_is_captured_again_and_the_short
     slow_twelfth = (0.87, 0.9, *[1.0] * 9, 2.0)
     timed, _ = measure(tmp_path, small_settings(capture={"enabled": True}), 1, ramp=slow_twelfth)
     assert roles(timed).endswith("m4 m10 c1 c1")
-    assert (timed.session.capture.status, timed.session.capture.request) == ("captured", 12)
+    assert (timed.session.capture.status, timed.session.capture.request) == ("captured", 13)
 
 
 BOTH = {"enabled": True, "tiers": ("few", "anchor")}

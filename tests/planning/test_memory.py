@@ -78,17 +78,24 @@ def test_host_memory_excludes_plain_layerwise_before_the_distributed_kind():
     assert plan_memory(forms("tp1-usp2"), MODEL, limits).forms[0].offload == "distributed-layerwise-offload"
 
 
+def test_a_form_that_fits_only_without_the_reserve_is_measured_all_the_same():
+    """17 GB on a card of 19: with 4 GB left free it would not fit, and no offload is allowed."""
+    tight = plan_memory(forms("tp1-usp2"), MODEL, MemoryLimits(card_gb=19, reserve_gb=4, offload_order=()))
+    assert [form.name for form in tight.forms] == ["tp1-usp2"]
+    assert plan_memory(forms("tp1-usp2"), MODEL, MemoryLimits(16.9, 4, offload_order=())).forms == ()
+
+
 def test_a_dropped_form_says_the_numbers_and_what_was_tried():
     plan = plan_memory(forms("tp1-usp2"), MODEL, MemoryLimits(card_gb=7, offload_order=("layerwise-offload",)))
     (dropped,) = plan.dropped
     assert dropped.reason == (
-        "needs 17.0 GB per card (weights 10.0, activations 2.0, buffers 0.0, other 5.0); 3.0 GB are usable; "
+        "needs 17.0 GB per card (weights 10.0, activations 2.0, buffers 0.0, other 5.0); 7.0 GB are usable; "
         "also with layerwise-offload"
     )
 
 
 def test_a_memory_saving_change_makes_new_forms_appear():
-    limits = MemoryLimits(card_gb=16, offload_order=())
+    limits = MemoryLimits(card_gb=11, offload_order=())
     quantized = replace(MODEL, weights_gb=4)
     wanted = forms("tp1-usp2", "tp2-usp1")
     assert plan_memory(wanted, MODEL, limits).forms == ()

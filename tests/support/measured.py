@@ -54,20 +54,23 @@ def smoke_record(contract: str = "c4-x", status: str = "passed", **facts: Any) -
     return Smoke(contract=contract, status=SmokeStatus(status), **{**known, **facts})
 
 
-def selection_record(steps: Mapping[str, float] | None = None, *, starts: int = 2, error_pct: float = 0.5) -> Selection:
+def selection_record(
+    steps: Mapping[str, float] | None = None, *, starts: int = 2, error_pct: float = 0.5, decided: bool = True
+) -> Selection:
     """The selection among forms of these steps, with an interval of ± ``error_pct`` round every difference."""
+    told = Standing.SETTLED if decided else Standing.OPEN
     steps = steps or {"tp1-usp4": 1.0, "tp2-usp2": 1.1}
     leader, *others = sorted(steps, key=lambda form: steps[form])
     behind = {form: 100 * (steps[form] / steps[leader] - 1) for form in others}
     rivals = tuple(
         Rival(
-            form=form, standing=Standing.BEHIND if pct > error_pct else Standing.SETTLED, behind_pct=pct,
+            form=form, standing=Standing.BEHIND if pct > error_pct else told, behind_pct=pct,
             low_pct=pct - error_pct, high_pct=pct + error_pct, starts=starts,
         )
         for form, pct in behind.items()
     )  # fmt: skip
     return Selection(
-        leader=leader, decided=True, rivals=rivals, noise=StartNoise(sd_pct=0.2, dof=2.0), zone_pct=1.0, level=0.015,
+        leader=leader, decided=decided, rivals=rivals, noise=StartNoise(sd_pct=0.2, dof=2.0), zone_pct=1.0, level=0.015,
         starts=dict.fromkeys(steps, starts),
     )  # fmt: skip
 
@@ -77,7 +80,7 @@ def verdict_record(status: str = "extrapolates", winner: str | None = "tp1-usp4"
     known: dict[str, Any] = {
         "contract": "c4-x", "size": 4, "reason": "", "r": {}, "order_few": (), "order_anchor": (), "ties": (),
         "tied_with": (), "margin_pct": None, "window_drift": (), "conclusion_stands": None, "did_not_run": (),
-        "missing": (), "cure": "", "selection": selection_record(), "windows_agree": True,
+        "left_out": (), "missing": (), "cure": "", "selection": selection_record(), "windows_agree": True,
         "limits": VerdictSettings(dispersion_pct=3, drift_pct=5, noise_floor_pct=1, window_drift_pct=3),
     }  # fmt: skip
     return Verdict(status=VerdictStatus(status), winner=winner, **{**known, **facts})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anchormatrix.decide.scaling import arm_of, gain
+from anchormatrix.decide.theory.scaling import arm_of, gain
 from anchormatrix.records.cells import Cell
 from anchormatrix.records.form import Form, parse_form
 from anchormatrix.records.settings.values import ANCHOR

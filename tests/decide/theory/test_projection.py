@@ -12,8 +12,8 @@ from measured import selection_record
 from anchormatrix.decide.captured import StepParts
 from anchormatrix.decide.evidence import FormEvidence
 from anchormatrix.decide.gates import GateInputs, evaluate
-from anchormatrix.decide.projection import Side, all_projections, project
-from anchormatrix.decide.scaling import Measured, incomparable, scaling, scaling_words
+from anchormatrix.decide.theory.projection import Side, all_projections, project
+from anchormatrix.decide.theory.scaling import Measured, incomparable, scaling, scaling_words
 from anchormatrix.records.attribution import Family
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.gates import Fix

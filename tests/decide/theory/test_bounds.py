@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from anchormatrix.decide.bounds import byte_bound, byte_rows
+from anchormatrix.decide.theory.bounds import byte_bound, byte_rows
 from anchormatrix.measure.bandwidth.curve import Curves, interpolate, wire_bytes
 from anchormatrix.planning.collective_calls import collectives, concurrency, rank_groups
 from anchormatrix.records.bandwidth import SweepPoint

@@ -1,0 +1,1 @@
+"""What arithmetic says beside the measurements: bytes over links, projections, scaling. It never ranks."""
