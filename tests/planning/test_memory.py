@@ -95,7 +95,7 @@ def test_a_dropped_form_says_the_numbers_and_what_was_tried():
 
 
 def test_a_memory_saving_change_makes_new_forms_appear():
-    limits = MemoryLimits(card_gb=11, offload_order=())
+    limits = MemoryLimits(card_gb=13, offload_order=())
     quantized = replace(MODEL, weights_gb=4)
     wanted = forms("tp1-usp2", "tp2-usp1")
     assert plan_memory(wanted, MODEL, limits).forms == ()
