@@ -135,10 +135,19 @@ def other_missing(verdict: Verdict) -> list[str]:
 
 
 def basis(report: Report, measured: Measured) -> str:
-    """Contract, group, tier, repeats, windows and dispersion: what a number of this contract stands on."""
+    """Contract, group, tier, repeats, windows, dispersion and noise of starts: what a number stands on."""
     contract = measured.contract
     group = f"{contract.id} v{contract.version}, cards {show(contract.cards)} ({contract.link_class})"
-    return f"{group}; {design(report, measured)}"
+    return f"{group}; {design(report, measured)}{_between_starts(measured)}"
+
+
+def _between_starts(measured: Measured) -> str:
+    verdict = measured.verdict.value
+    noise = verdict.selection.noise if verdict else None
+    if noise is None:
+        return ""
+    earlier = f", {noise.from_history:g} of them from earlier nights" if noise.from_history else ""
+    return f", starts of a form differ by {noise.sd_pct:.1f} % ({noise.dof:g} degrees of freedom{earlier})"
 
 
 def design(report: Report, measured: Measured) -> str:

@@ -255,7 +255,7 @@ def test_what_holds_for_several_sizes_and_what_forms_share_is_said_once(tmp_path
     assert text.count("G7 | ? unknown | no capture to project from |") >= 2
 
 
-def test_the_basis_names_the_dispersion_of_the_tier_it_rests_on(tmp_path: Path) -> None:
+def test_the_basis_names_the_dispersion_of_the_tier_it_rests_on_and_the_noise_of_starts(tmp_path: Path) -> None:
     current = write_results(tmp_path, sizes=(4,))
     cells = tmp_path / current[4] / "cells.csv"
     rows = list(csv.DictReader(cells.open(encoding="utf-8")))
@@ -266,9 +266,9 @@ def test_the_basis_names_the_dispersion_of_the_tier_it_rests_on(tmp_path: Path) 
         writer.writeheader()
         writer.writerows(rows)
     build_report(settings(), tmp_path, tmp_path / "matrix_report")
-    assert "anchor tier (10 steps), 3 repeats in each of 2 windows, dispersion at most 0.4 %" in page_of(
-        tmp_path / "matrix_report"
-    ).text.replace("\u00a0", " ")
+    text = page_of(tmp_path / "matrix_report").text.replace("\u00a0", " ")
+    assert "anchor tier (10 steps), 3 repeats in each of 2 windows, dispersion at most 0.4 %" in text
+    assert "dispersion at most 0.4 %, starts of a form differ by 0.2 % (2 degrees of freedom)" in text
 
 
 def test_the_markdown_shows_hostile_text_as_text(tmp_path: Path) -> None:
