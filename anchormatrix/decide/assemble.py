@@ -15,14 +15,14 @@ from anchormatrix.decide.theory.scaling import Measured, scaling_words
 from anchormatrix.measure.bandwidth.curve import Curves
 from anchormatrix.planning.memory import MemoryLimits, memory_of, why_not
 from anchormatrix.records.attribution import Attribution
-from anchormatrix.records.cells import Cell
+from anchormatrix.records.conclusions.cells import Cell
+from anchormatrix.records.conclusions.gates import FormBytes, Gates, Projection, Unexplained
+from anchormatrix.records.conclusions.verdict import Verdict
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import Form
-from anchormatrix.records.gates import FormBytes, Gates, Projection, Unexplained
 from anchormatrix.records.outputs import SessionOutput
 from anchormatrix.records.session import Session
 from anchormatrix.records.settings.things import ModelSettings
-from anchormatrix.records.verdict import Verdict
 
 
 @dataclass(frozen=True)

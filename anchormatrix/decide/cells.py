@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from anchormatrix.errors import InputError
-from anchormatrix.records.cells import ALL, Cell, cell_of, spread_pct
+from anchormatrix.records.conclusions.cells import ALL, Cell, cell_of, spread_pct
 from anchormatrix.records.session import SessionStatus
 from anchormatrix.store.codec import read_table, write_table
 from anchormatrix.store.sessions import TimedSession

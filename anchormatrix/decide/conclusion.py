@@ -14,16 +14,16 @@ from anchormatrix.decide.gates import GATES, UNKNOWN
 from anchormatrix.decide.group_state import UNKNOWN_GROUP, GroupState
 from anchormatrix.decide.theory.projection import milliseconds, seconds
 from anchormatrix.outputs.said import not_compared, products
-from anchormatrix.records.decision import (
+from anchormatrix.records.conclusions.decision import (
     Confidence,
     DecisionOutcome,
     SizeDecision,
 )
+from anchormatrix.records.conclusions.gates import Gate, Projection, Unexplained
+from anchormatrix.records.conclusions.verdict import Verdict, VerdictStatus
 from anchormatrix.records.form import parse_form
-from anchormatrix.records.gates import Gate, Projection, Unexplained
 from anchormatrix.records.outputs import SessionOutput
 from anchormatrix.records.settings.things import ModelSettings
-from anchormatrix.records.verdict import Verdict, VerdictStatus
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,7 @@ from anchormatrix.decide.theory.scaling import Measured, incomparable, scaling
 from anchormatrix.errors import InputError
 from anchormatrix.planning.candidates import pair_statement
 from anchormatrix.planning.configured import candidates_of
-from anchormatrix.records.contract import Contract, StoredContract
-from anchormatrix.records.decision import (
+from anchormatrix.records.conclusions.decision import (
     Basis,
     BasisForm,
     Confidence,
@@ -37,6 +36,7 @@ from anchormatrix.records.decision import (
     SizeNote,
     Trigger,
 )
+from anchormatrix.records.contract import Contract, StoredContract
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.plan import ContractPlan, RunPlan
 from anchormatrix.records.session import SessionStatus

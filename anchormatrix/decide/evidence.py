@@ -9,13 +9,13 @@ from anchormatrix.decide.captured import StepParts, capture_inflation, family_ti
 from anchormatrix.decide.cells import only_short
 from anchormatrix.decide.effects.features import dead, effects, voided
 from anchormatrix.records.attribution import Attribution, Family
-from anchormatrix.records.cells import ALL, Cell
+from anchormatrix.records.conclusions.cells import ALL, Cell
+from anchormatrix.records.conclusions.gates import FeatureEffect
+from anchormatrix.records.conclusions.verdict import Verdict
 from anchormatrix.records.form import Form, parse_form
-from anchormatrix.records.gates import FeatureEffect
 from anchormatrix.records.session import Session, SessionStatus
 from anchormatrix.records.settings.things import ModelSettings
 from anchormatrix.records.settings.values import ANCHOR, FEW
-from anchormatrix.records.verdict import Verdict
 
 
 @dataclass(frozen=True)

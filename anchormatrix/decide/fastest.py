@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from anchormatrix.planning.ranking import Starts
-from anchormatrix.records.selection import Rival, Selection, Standing
+from anchormatrix.records.conclusions.selection import Rival, Selection, Standing
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from anchormatrix.decide.evidence import FormEvidence, extra_computing
 from anchormatrix.decide.fastest import interval, why_open, won_by
 from anchormatrix.decide.theory.bounds import ByteBound
 from anchormatrix.decide.theory.projection import milliseconds, seconds
-from anchormatrix.records.gates import Gate, GateStatus, Projection
-from anchormatrix.records.selection import Selection, Standing
+from anchormatrix.records.conclusions.gates import Gate, GateStatus, Projection
+from anchormatrix.records.conclusions.selection import Selection, Standing
 from anchormatrix.records.session import SessionStatus
 
 GATES = {

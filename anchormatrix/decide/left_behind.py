@@ -14,7 +14,7 @@ from anchormatrix.decide.effects.features import effects, without_dead
 from anchormatrix.decide.evidence import FormEvidence
 from anchormatrix.errors import ConfigError, InputError
 from anchormatrix.records.attribution import Attribution
-from anchormatrix.records.cells import ALL
+from anchormatrix.records.conclusions.cells import ALL
 from anchormatrix.records.form import Form, parse_form
 from anchormatrix.records.outputs import Outputs
 from anchormatrix.records.plan import ContractPlan

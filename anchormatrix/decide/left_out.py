@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from anchormatrix.records.cells import ALL, Cell
+from anchormatrix.records.conclusions.cells import ALL, Cell
 from anchormatrix.records.session import Session, SessionStatus
 from anchormatrix.records.settings.values import ANCHOR
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from anchormatrix.decide.theory.scaling import arm_of
 from anchormatrix.errors import ConfigError, InputError
-from anchormatrix.records.decision import Basis, BasisForm, Trigger
+from anchormatrix.records.conclusions.decision import Basis, BasisForm, Trigger
+from anchormatrix.records.conclusions.verdict import VerdictStatus
 from anchormatrix.records.form import parse_form
-from anchormatrix.records.verdict import VerdictStatus
 from anchormatrix.store.codec import line_text, parse_record
 from anchormatrix.store.ledger import append_lines
 

@@ -18,13 +18,13 @@ from anchormatrix.decide.theory.scaling import Measured
 from anchormatrix.measure.bandwidth.curve import Curves
 from anchormatrix.planning.configured import memory_limits
 from anchormatrix.records.bandwidth import SizeSweep
+from anchormatrix.records.conclusions.verdict import Verdict
 from anchormatrix.records.contract import Contract, canonical_values
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.plan import ContractPlan, RunPlan
 from anchormatrix.records.requests import Role
 from anchormatrix.records.session import Session, SessionStatus
 from anchormatrix.records.settings.whole import Settings
-from anchormatrix.records.verdict import Verdict
 from anchormatrix.store.codec import read_record
 from anchormatrix.store.sessions import read_requests
 

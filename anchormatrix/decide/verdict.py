@@ -26,12 +26,12 @@ from anchormatrix.decide.left_out import left_out
 from anchormatrix.errors import ConfigError
 from anchormatrix.planning.adaptive import MatrixDesign, due, starts_of
 from anchormatrix.planning.ranking import Starts, half_width_pct, select
-from anchormatrix.records.cells import ALL, Cell
+from anchormatrix.records.conclusions.cells import ALL, Cell
+from anchormatrix.records.conclusions.verdict import Drift, NotRun, Verdict, VerdictStatus
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.session import SessionStatus
 from anchormatrix.records.settings.policies import VerdictSettings
 from anchormatrix.records.settings.values import ANCHOR, FEW
-from anchormatrix.records.verdict import Drift, NotRun, Verdict, VerdictStatus
 from anchormatrix.store.sessions import TimedSession
 
 _BLOCKING = {

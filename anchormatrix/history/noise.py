@@ -13,8 +13,8 @@ from typing import Any
 
 from anchormatrix.errors import InputError
 from anchormatrix.history.store import History, read_history
+from anchormatrix.records.conclusions.selection import StartNoise
 from anchormatrix.records.contract import Contract
-from anchormatrix.records.selection import StartNoise
 from anchormatrix.records.settings.values import ANCHOR
 from anchormatrix.store.codec import parse_record
 

@@ -12,7 +12,7 @@ from anchormatrix.errors import InputError
 from anchormatrix.history.reruns import write_reruns
 from anchormatrix.history.store import History, open_history
 from anchormatrix.history.surroundings import surroundings_of
-from anchormatrix.records.cells import spread_pct
+from anchormatrix.records.conclusions.cells import spread_pct
 from anchormatrix.records.contract import StoredContract
 from anchormatrix.records.night import NOT_STARTED, Place, night_of
 from anchormatrix.records.session import Session, SessionStatus

@@ -14,7 +14,7 @@ from statistics import mean, median
 
 from anchormatrix.measure.serverlog.parse import Request
 from anchormatrix.planning.groups import show
-from anchormatrix.records.cells import spread_pct
+from anchormatrix.records.conclusions.cells import spread_pct
 from anchormatrix.records.settings.policies import SmokeSettings
 from anchormatrix.records.smoke import Finding, FindingKind, RankSteps, SmokeStatus
 

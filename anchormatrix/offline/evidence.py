@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from anchormatrix.offline.reading import Reading, ReadLog
-from anchormatrix.records.verdict import Verdict
+from anchormatrix.records.conclusions.verdict import Verdict
 
 
 def evidence_markdown(reading: Reading, tiers: dict[str, int]) -> str:

@@ -25,13 +25,13 @@ from anchormatrix.measure.serverlog.parse import Request, ServeLog, closure_pct,
 from anchormatrix.measure.serverlog.proof import prove
 from anchormatrix.planning.adaptive import MatrixDesign
 from anchormatrix.planning.configured import matrix_design
-from anchormatrix.records.cells import Cell
+from anchormatrix.records.conclusions.cells import Cell
+from anchormatrix.records.conclusions.verdict import Verdict
 from anchormatrix.records.form import Form, parse_form
 from anchormatrix.records.requests import RequestRow, RequestStatus, Role
 from anchormatrix.records.session import Session, SessionStatus
 from anchormatrix.records.settings.values import ANCHOR, FEW
 from anchormatrix.records.settings.whole import Settings
-from anchormatrix.records.verdict import Verdict
 from anchormatrix.store.codec import plain
 from anchormatrix.store.sessions import TimedSession
 

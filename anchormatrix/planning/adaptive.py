@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from anchormatrix.planning.ranking import Rule, Starts, select
-from anchormatrix.records.selection import Selection, Standing
+from anchormatrix.records.conclusions.selection import Selection, Standing
 from anchormatrix.records.session import SessionStatus
 from anchormatrix.records.settings.values import ANCHOR
 from anchormatrix.store.sessions import TimedSession

@@ -9,7 +9,7 @@ from anchormatrix.planning.adaptive import MatrixDesign
 from anchormatrix.planning.candidates import Candidates, Excluded, enumerate_forms, explicit_forms
 from anchormatrix.planning.memory import MEMORY_GATE, MemoryLimits, plan_memory
 from anchormatrix.planning.ranking import Rule
-from anchormatrix.records.selection import StartNoise
+from anchormatrix.records.conclusions.selection import StartNoise
 from anchormatrix.records.settings.values import Design
 from anchormatrix.records.settings.whole import Settings
 

@@ -30,7 +30,7 @@ from statistics import fmean, median, variance
 
 from msgspec.structs import replace
 
-from anchormatrix.records.selection import Rival, Selection, Standing, StartNoise
+from anchormatrix.records.conclusions.selection import Rival, Selection, Standing, StartNoise
 
 Starts = Mapping[str, Mapping[int, Sequence[float]]]
 """Repeats in seconds by form and window; a form in a window is one server start."""

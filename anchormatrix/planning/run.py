@@ -23,11 +23,11 @@ from anchormatrix.planning.forecast import Forecast, forecast, forecast_lines
 from anchormatrix.planning.rerun import cell_notices, check_measured, reference_of, split_cell
 from anchormatrix.planning.run_plan import make_run_plan, write_run_plan
 from anchormatrix.planning.triggers import digest
+from anchormatrix.records.conclusions.selection import StartNoise
 from anchormatrix.records.contract import Contract, ContractList, GroupCondition, LedgerEntry
 from anchormatrix.records.host import HostProbe
 from anchormatrix.records.night import Place, deadline_of, resolve_night
 from anchormatrix.records.plan import RunPlan
-from anchormatrix.records.selection import StartNoise
 from anchormatrix.records.settings.whole import Settings
 from anchormatrix.records.smoke import SmokeStatus
 from anchormatrix.store.files import write_text

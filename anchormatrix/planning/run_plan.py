@@ -10,10 +10,10 @@ from anchormatrix.planning.adaptive import sequence
 from anchormatrix.planning.candidates import Candidates
 from anchormatrix.planning.configured import candidates_of, matrix_design
 from anchormatrix.planning.triggers import digest
+from anchormatrix.records.conclusions.selection import StartNoise
 from anchormatrix.records.contract import Contract, ContractList, ListedContract
 from anchormatrix.records.host import HostProbe
 from anchormatrix.records.plan import ContractPlan, PlannedSession, RuledOut, RunPlan
-from anchormatrix.records.selection import StartNoise
 from anchormatrix.records.settings.whole import Settings
 from anchormatrix.store.codec import plain, read_record, write_record
 

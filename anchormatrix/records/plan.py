@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from anchormatrix.errors import InputError
 from anchormatrix.records.base import FileRecord, Record
+from anchormatrix.records.conclusions.selection import StartNoise
 from anchormatrix.records.contract import GroupCondition
-from anchormatrix.records.selection import StartNoise
 
 
 class PlannedSession(Record, frozen=True, kw_only=True):

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 
 from anchormatrix.decide.fastest import why_open
 from anchormatrix.planning.groups import show
-from anchormatrix.records.decision import SizeDecision
-from anchormatrix.records.selection import Selection
+from anchormatrix.records.conclusions.decision import SizeDecision
+from anchormatrix.records.conclusions.selection import Selection
+from anchormatrix.records.conclusions.verdict import Verdict, VerdictStatus
 from anchormatrix.records.settings.values import ANCHOR, FEW
 from anchormatrix.records.smoke import SmokeStatus
-from anchormatrix.records.verdict import Verdict, VerdictStatus
 from anchormatrix.report.captured_steps import unlike_timed
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.words import listed

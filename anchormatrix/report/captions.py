@@ -7,7 +7,7 @@ from anchormatrix.attribution.reading import collectives_words, masking_words, w
 from anchormatrix.decide.captured import own_stretch
 from anchormatrix.decide.fastest import fastest
 from anchormatrix.records.attribution import Attribution, Family, MaskBound
-from anchormatrix.records.cells import ALL
+from anchormatrix.records.conclusions.cells import ALL
 from anchormatrix.records.session import CaptureStatus
 from anchormatrix.records.settings.values import ANCHOR
 from anchormatrix.report.captured_steps import (

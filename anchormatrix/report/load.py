@@ -12,11 +12,12 @@ from anchormatrix.decide.effects.features import without_dead
 from anchormatrix.errors import ConfigError
 from anchormatrix.records.attribution import Attribution
 from anchormatrix.records.bandwidth import SizeSweep
-from anchormatrix.records.cells import Cell
+from anchormatrix.records.conclusions.cells import Cell
+from anchormatrix.records.conclusions.decision import Decision
+from anchormatrix.records.conclusions.gates import Gates
+from anchormatrix.records.conclusions.verdict import Verdict
 from anchormatrix.records.contract import ContractList, LedgerEntry, ListedContract
-from anchormatrix.records.decision import Decision
 from anchormatrix.records.form import parse_form
-from anchormatrix.records.gates import Gates
 from anchormatrix.records.host import HostHealth, Topology
 from anchormatrix.records.outputs import Outputs
 from anchormatrix.records.plan import RunPlan
@@ -25,7 +26,6 @@ from anchormatrix.records.rerun import Rerun
 from anchormatrix.records.session import Session
 from anchormatrix.records.settings.whole import Settings
 from anchormatrix.records.smoke import Smoke, SmokeStatus
-from anchormatrix.records.verdict import Verdict
 from anchormatrix.report import model
 from anchormatrix.report.source import Part, Source
 from anchormatrix.store.sessions import TimedSession

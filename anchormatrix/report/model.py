@@ -10,17 +10,17 @@ from typing import TypeVar
 from anchormatrix.planning.groups import SECOND_BEST, show
 from anchormatrix.records.attribution import Attribution
 from anchormatrix.records.bandwidth import SizeSweep
-from anchormatrix.records.cells import ALL, Cell
+from anchormatrix.records.conclusions.cells import ALL, Cell
+from anchormatrix.records.conclusions.decision import Decision, SizeDecision
+from anchormatrix.records.conclusions.gates import Gates
+from anchormatrix.records.conclusions.verdict import Verdict
 from anchormatrix.records.contract import Contract, ContractList, LedgerEntry, ListedContract
-from anchormatrix.records.decision import Decision, SizeDecision
-from anchormatrix.records.gates import Gates
 from anchormatrix.records.host import HostHealth, Topology
 from anchormatrix.records.outputs import Outputs
 from anchormatrix.records.rerun import Rerun
 from anchormatrix.records.settings.policies import VerdictSettings
 from anchormatrix.records.settings.values import ANCHOR, FEW
 from anchormatrix.records.smoke import FindingKind, Smoke, SmokeStatus
-from anchormatrix.records.verdict import Verdict
 from anchormatrix.report.source import Part, Problem
 from anchormatrix.store.sessions import TimedSession
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from anchormatrix.planning.groups import show
-from anchormatrix.records.verdict import VerdictStatus
+from anchormatrix.records.conclusions.verdict import VerdictStatus
 from anchormatrix.report.answer import SizeAnswer
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.tables import outputs, speedup

@@ -15,16 +15,16 @@ from anchormatrix.errors import InputError
 from anchormatrix.records.attribution import Attribution
 from anchormatrix.records.bandwidth import SizeSweep
 from anchormatrix.records.base import FileRecord, Record
-from anchormatrix.records.cells import Cell
+from anchormatrix.records.conclusions.cells import Cell
+from anchormatrix.records.conclusions.decision import Decision
+from anchormatrix.records.conclusions.gates import Gates
+from anchormatrix.records.conclusions.verdict import Verdict
 from anchormatrix.records.contract import ContractList, LedgerEntry, StoredContract
-from anchormatrix.records.decision import Decision
-from anchormatrix.records.gates import Gates
 from anchormatrix.records.host import HostHealth, Topology
 from anchormatrix.records.outputs import Outputs
 from anchormatrix.records.requests import RequestRow
 from anchormatrix.records.session import Session
 from anchormatrix.records.smoke import Smoke
-from anchormatrix.records.verdict import Verdict
 from anchormatrix.store.codec import file_bytes, parse_record, read_record, read_table
 from anchormatrix.store.files import write_bytes
 

@@ -20,13 +20,13 @@ from anchormatrix.decide.effects.features import effects, while_measuring, witho
 from anchormatrix.decide.verdict import judge
 from anchormatrix.planning.adaptive import MatrixDesign, next_order
 from anchormatrix.planning.configured import candidates_of, matrix_design, memory_limits
-from anchormatrix.records.decision import DecisionOutcome
+from anchormatrix.records.conclusions.decision import DecisionOutcome
+from anchormatrix.records.conclusions.gates import Gates
+from anchormatrix.records.conclusions.selection import StartNoise
+from anchormatrix.records.conclusions.verdict import Verdict, VerdictStatus
 from anchormatrix.records.form import parse_form
-from anchormatrix.records.gates import Gates
-from anchormatrix.records.selection import StartNoise
 from anchormatrix.records.settings.values import Design
 from anchormatrix.records.settings.whole import Settings
-from anchormatrix.records.verdict import Verdict, VerdictStatus
 from anchormatrix.store.sessions import TimedSession
 from campaigns.captures import attributions, sweep
 from campaigns.hosts import Experiment

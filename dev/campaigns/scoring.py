@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from anchormatrix.records.gates import Gates
+from anchormatrix.records.conclusions.gates import Gates
 from campaigns import baselines, product
 from campaigns.bench import choose_group
 from campaigns.hosts import Experiment

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 
-from anchormatrix.records.gates import Fix, Gates, GateStatus, Projection
+from anchormatrix.records.conclusions.gates import Fix, Gates, GateStatus, Projection
 from campaigns.hosts import Experiment
 from campaigns.noise import RANGE_OF_THREE
 from campaigns.rulings import ZONE_PCT, Theory

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from anchormatrix.decide.cells import write_cells
-from anchormatrix.records.cells import ALL, cell_of
+from anchormatrix.records.conclusions.cells import ALL, cell_of
 
 
 def test_a_median_between_two_repeats_has_nine_digits(tmp_path: Path) -> None:

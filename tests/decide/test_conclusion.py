@@ -13,13 +13,13 @@ from anchormatrix.decide.evidence import FormEvidence
 from anchormatrix.decide.gates import GATES
 from anchormatrix.decide.group_state import GroupState, group_state
 from anchormatrix.decide.theory.projection import Side, all_projections
-from anchormatrix.records.decision import Trigger
+from anchormatrix.records.conclusions.decision import Trigger
+from anchormatrix.records.conclusions.gates import Gate, GateStatus, Unexplained
+from anchormatrix.records.conclusions.verdict import Drift
 from anchormatrix.records.form import parse_form
-from anchormatrix.records.gates import Gate, GateStatus, Unexplained
 from anchormatrix.records.session import SessionStatus
 from anchormatrix.records.settings.things import ModelSettings
 from anchormatrix.records.smoke import Finding, FindingKind
-from anchormatrix.records.verdict import Drift
 from anchormatrix.store.codec import write_record
 
 

@@ -25,8 +25,8 @@ from anchormatrix.records.attribution import (
     Steps,
     Stream,
 )
+from anchormatrix.records.conclusions.gates import EffectStatus, FeatureEffect
 from anchormatrix.records.form import parse_form
-from anchormatrix.records.gates import EffectStatus, FeatureEffect
 from anchormatrix.records.session import OffloadSeen, Proof, SessionStatus, SparseSeen
 from anchormatrix.records.settings.things import ModelSettings
 from anchormatrix.store.sessions import TimedSession

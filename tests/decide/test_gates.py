@@ -30,10 +30,10 @@ from anchormatrix.records.attribution import (
     Steps,
 )
 from anchormatrix.records.bandwidth import SweepPoint
-from anchormatrix.records.cells import cell_of
+from anchormatrix.records.conclusions.cells import cell_of
+from anchormatrix.records.conclusions.gates import Fix
+from anchormatrix.records.conclusions.selection import Rival, Standing
 from anchormatrix.records.form import parse_form
-from anchormatrix.records.gates import Fix
-from anchormatrix.records.selection import Rival, Standing
 from anchormatrix.records.session import Capture, CaptureStatus, SessionStatus
 from anchormatrix.records.settings.things import ModelSettings
 from virtualhost.host.scenario import load_scenario

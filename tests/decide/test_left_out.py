@@ -6,7 +6,7 @@ import pytest
 from measured import session_record
 
 from anchormatrix.decide.left_out import LeftOut, left_out
-from anchormatrix.records.cells import ALL, cell_of
+from anchormatrix.records.conclusions.cells import ALL, cell_of
 from anchormatrix.records.session import Session
 
 

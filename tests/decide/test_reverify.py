@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from anchormatrix.decide.reverify import append_bases, read_bases, reverify
-from anchormatrix.records.decision import Basis, BasisForm
-from anchormatrix.records.verdict import VerdictStatus
+from anchormatrix.records.conclusions.decision import Basis, BasisForm
+from anchormatrix.records.conclusions.verdict import VerdictStatus
 from anchormatrix.store.codec import line_text
 
 

@@ -15,9 +15,9 @@ from anchormatrix.decide.verdict import judge
 from anchormatrix.errors import InputError
 from anchormatrix.planning.adaptive import MatrixDesign
 from anchormatrix.planning.ranking import Rule
-from anchormatrix.records.cells import Cell
+from anchormatrix.records.conclusions.cells import Cell
+from anchormatrix.records.conclusions.verdict import NotRun, Verdict
 from anchormatrix.records.settings.policies import VerdictSettings
-from anchormatrix.records.verdict import NotRun, Verdict
 from anchormatrix.store.codec import columns
 from anchormatrix.store.files import write_text
 from anchormatrix.store.sessions import TimedSession

@@ -18,8 +18,8 @@ from campaigns.tables import Score, hardness_table, margin_table, rules_table, w
 from campaigns.theory import judge_theory
 from campaigns.truth import Truth
 
+from anchormatrix.records.conclusions.gates import Fix, GateStatus
 from anchormatrix.records.form import parse_form
-from anchormatrix.records.gates import Fix, GateStatus
 from virtualhost.host.scenario import Links, Scenario, Speed, Timing
 
 QUIET = replace(PLAIN, margin=(4.0, 5.0), restart_sd=(0.1, 0.1), request_sd=(0.2, 0.2))

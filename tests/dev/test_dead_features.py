@@ -12,8 +12,8 @@ from campaigns.scoring import history_of
 from campaigns.starts import Starts
 from campaigns.truth import full_step
 
+from anchormatrix.records.conclusions.gates import FeatureEffect, Gates
 from anchormatrix.records.form import parse_form
-from anchormatrix.records.gates import FeatureEffect, Gates
 from anchormatrix.records.settings.things import ModelSettings
 from virtualhost.host.faults import Fault
 from virtualhost.host.model import Behaviour, DiT, StepRule

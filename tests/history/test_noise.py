@@ -12,7 +12,7 @@ from night_results import contract, write_session
 from anchormatrix.history.noise import Before, start_noise
 from anchormatrix.history.record import record_session
 from anchormatrix.history.store import open_history
-from anchormatrix.records.selection import StartNoise
+from anchormatrix.records.conclusions.selection import StartNoise
 
 # Two starts whose anchor steps are 2.50 s and 2.55 s: log(2.55 ÷ 2.50) = 0.019803, a standard deviation of 1.400 %.
 STARTS = (2.0, 2.05)

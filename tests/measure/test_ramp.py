@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anchormatrix.measure.ramp import first_steady, judge_ramp, warmed_up
-from anchormatrix.records.cells import spread_pct
+from anchormatrix.records.conclusions.cells import spread_pct
 
 IN_TURN = [4, 10, 4, 10, 4, 10, 4, 10]
 

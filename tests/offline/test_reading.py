@@ -12,7 +12,7 @@ from anchormatrix.config.merge import DEFAULT_FILE, load_settings
 from anchormatrix.errors import InputError
 from anchormatrix.offline.evidence import evidence_markdown
 from anchormatrix.offline.reading import Reading, read_logs
-from anchormatrix.records.cells import Cell
+from anchormatrix.records.conclusions.cells import Cell
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 CAPTURES, CASES = SHARED / "captures" / "logs", SHARED / "cases" / "logs"

@@ -6,7 +6,7 @@ from adaptive_sessions import DESIGN, FORMS, session, walk
 
 from anchormatrix.planning.adaptive import MatrixDesign, due, next_order, order_for, sequence, starts_of
 from anchormatrix.planning.ranking import Rule
-from anchormatrix.records.selection import StartNoise
+from anchormatrix.records.conclusions.selection import StartNoise
 
 
 def test_windows_are_adjacent_and_every_second_one_is_reversed():

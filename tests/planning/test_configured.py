@@ -13,7 +13,7 @@ from run_plans import contract_plan
 from anchormatrix.config.merge import load_settings
 from anchormatrix.planning.adaptive_run import order_of_session, skipped_session
 from anchormatrix.planning.configured import candidates_of, matrix_design
-from anchormatrix.records.selection import StartNoise
+from anchormatrix.records.conclusions.selection import StartNoise
 from anchormatrix.store.sessions import write_session
 
 ROOT = Path(__file__).resolve().parents[2]

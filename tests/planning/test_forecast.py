@@ -12,7 +12,7 @@ from anchormatrix.history.progress import Durations
 from anchormatrix.planning.adaptive import MatrixDesign
 from anchormatrix.planning.forecast import forecast, forecast_lines
 from anchormatrix.planning.ranking import Rule, resolution_pct
-from anchormatrix.records.selection import StartNoise
+from anchormatrix.records.conclusions.selection import StartNoise
 
 PAIR = contract_plan(contract(), ("tp1-usp2", "tp2-usp1"))
 KNOWN = Rule(known=StartNoise(sd_pct=0.5, dof=20, from_history=20))

@@ -9,7 +9,7 @@ from math import exp
 import pytest
 
 from anchormatrix.planning.ranking import Rule, half_width_pct, select
-from anchormatrix.records.selection import Standing, StartNoise
+from anchormatrix.records.conclusions.selection import Standing, StartNoise
 
 RULE = Rule()
 KNOWN = replace(RULE, known=StartNoise(sd_pct=0.5, dof=20, from_history=20))

@@ -20,8 +20,8 @@ from anchormatrix.planning import triggers as parameters
 from anchormatrix.planning.contracts import append_ledger
 from anchormatrix.planning.rerun import reference_of
 from anchormatrix.planning.run import prepare_run
+from anchormatrix.records.conclusions.selection import StartNoise
 from anchormatrix.records.contract import Contract
-from anchormatrix.records.selection import StartNoise
 from anchormatrix.store.codec import write_record
 
 HEALTHY = live(state(blocks([4, 4])))

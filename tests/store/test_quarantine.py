@@ -10,7 +10,7 @@ from contracts import contract_on
 from host_states import blocks
 from measured import smoke_record, timed_session
 
-from anchormatrix.records.cells import Cell, cell_of
+from anchormatrix.records.conclusions.cells import Cell, cell_of
 from anchormatrix.records.contract import LedgerEntry
 from anchormatrix.store.codec import line_text, write_record, write_table
 from anchormatrix.store.files import write_csv, write_json

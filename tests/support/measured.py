@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from anchormatrix.records.conclusions.selection import Rival, Selection, Standing, StartNoise
+from anchormatrix.records.conclusions.verdict import Verdict, VerdictStatus
 from anchormatrix.records.requests import RequestRow, RequestStatus, Role
-from anchormatrix.records.selection import Rival, Selection, Standing, StartNoise
 from anchormatrix.records.session import Circumstances, Ramp, SeenCard, SeenCards, Session, SessionStatus
 from anchormatrix.records.settings.policies import VerdictSettings
 from anchormatrix.records.smoke import Smoke, SmokeStatus
-from anchormatrix.records.verdict import Verdict, VerdictStatus
 from anchormatrix.store.sessions import TimedSession
 
 STEPS = {"few": 4, "anchor": 10}

@@ -14,8 +14,8 @@ from anchormatrix.decide.effects.masking import masking
 from anchormatrix.decide.effects.offload import offload
 from anchormatrix.decide.effects.witnesses import PROVEN, UNPROVEN, VOID, Said, Witnesses
 from anchormatrix.records.attribution import Attribution
+from anchormatrix.records.conclusions.gates import EffectStatus, FeatureEffect
 from anchormatrix.records.form import Form, parse_form
-from anchormatrix.records.gates import EffectStatus, FeatureEffect
 from anchormatrix.records.session import Proof, Session, SessionStatus
 from anchormatrix.records.settings.things import ModelSettings
 from anchormatrix.store.sessions import TimedSession

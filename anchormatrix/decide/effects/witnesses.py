@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from anchormatrix.captures.names import COMPUTE, COPY
 from anchormatrix.planning.collective_calls import collectives
 from anchormatrix.records.attribution import Attribution, RankCollectives
+from anchormatrix.records.conclusions.gates import EffectStatus
 from anchormatrix.records.form import Form
-from anchormatrix.records.gates import EffectStatus
 from anchormatrix.records.session import Proof
 from anchormatrix.records.settings.things import ModelSettings
 

@@ -10,9 +10,9 @@ from anchormatrix.decide.evidence import FormEvidence
 from anchormatrix.measure.bandwidth.curve import Curves, Estimate, wire_bytes
 from anchormatrix.planning.collective_calls import Collective, collectives, concurrency, link_class, rank_groups
 from anchormatrix.records.attribution import Family
+from anchormatrix.records.conclusions.gates import CallBound, Unexplained
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import Form
-from anchormatrix.records.gates import CallBound, Unexplained
 from anchormatrix.records.host import Topology
 from anchormatrix.records.settings.things import ModelSettings
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from anchormatrix.decide.captured import StepParts
 from anchormatrix.decide.evidence import FormEvidence, extra_computing
-from anchormatrix.records.gates import Fix, Projection
+from anchormatrix.records.conclusions.gates import Fix, Projection
 
 _EACH_LAYER = 0.98  # calls per layer of a family that each layer calls, a few calls more or less
 _LITTLE = 0.01  # of the exposed time: a gather of the output changes no order

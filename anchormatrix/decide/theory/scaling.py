@@ -8,8 +8,8 @@ from itertools import product
 from typing import Any
 
 from anchormatrix.decide.evidence import FormEvidence
+from anchormatrix.records.conclusions.decision import Scaling
 from anchormatrix.records.contract import Contract, changed_facts
-from anchormatrix.records.decision import Scaling
 from anchormatrix.records.form import Form
 
 # What belongs to the group itself and so differs between sizes; anything else that differs forbids the statement.

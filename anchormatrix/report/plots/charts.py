@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from anchormatrix.records.cells import Cell
+from anchormatrix.records.conclusions.cells import Cell
 from anchormatrix.records.settings.values import ANCHOR, FEW
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.plots.palette import PALETTE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from anchormatrix.records.gates import EffectStatus
+from anchormatrix.records.conclusions.gates import EffectStatus
 from anchormatrix.report.captured_steps import analysed, bounds, families
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.tables.session_words import capture_words

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anchormatrix.records.cells import ALL
+from anchormatrix.records.conclusions.cells import ALL
 from anchormatrix.records.rerun import RerunCell
 from anchormatrix.report.model import Report
 from anchormatrix.report.tables.table import Table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anchormatrix.decide.theory.scaling import arm_of, gain
-from anchormatrix.records.cells import Cell
+from anchormatrix.records.conclusions.cells import Cell
 from anchormatrix.records.form import Form, parse_form
 from anchormatrix.records.settings.values import ANCHOR
 from anchormatrix.report.model import Measured, Report, fixed_facts

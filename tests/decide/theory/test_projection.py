@@ -15,8 +15,8 @@ from anchormatrix.decide.gates import GateInputs, evaluate
 from anchormatrix.decide.theory.projection import Side, all_projections, project
 from anchormatrix.decide.theory.scaling import Measured, incomparable, scaling, scaling_words
 from anchormatrix.records.attribution import Family
+from anchormatrix.records.conclusions.gates import Fix
 from anchormatrix.records.form import parse_form
-from anchormatrix.records.gates import Fix
 from anchormatrix.records.session import SessionStatus
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 from anchormatrix.records.base import FileRecord, Record
-from anchormatrix.records.selection import Selection
+from anchormatrix.records.conclusions.selection import Selection
 from anchormatrix.records.settings.policies import VerdictSettings
 from anchormatrix.records.settings.values import ANCHOR
 

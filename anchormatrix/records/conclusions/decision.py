@@ -6,7 +6,7 @@ import enum
 from typing import Any
 
 from anchormatrix.records.base import FileRecord, Record
-from anchormatrix.records.verdict import VerdictStatus
+from anchormatrix.records.conclusions.verdict import VerdictStatus
 
 
 class DecisionOutcome(enum.StrEnum):

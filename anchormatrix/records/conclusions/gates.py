@@ -7,7 +7,7 @@ import enum
 import msgspec
 
 from anchormatrix.records.base import FileRecord, Record
-from anchormatrix.records.decision import SizeDecision
+from anchormatrix.records.conclusions.decision import SizeDecision
 
 
 class GateStatus(enum.StrEnum):
