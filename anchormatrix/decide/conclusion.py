@@ -186,11 +186,13 @@ def _conditions(inputs: DecisionInputs, winner: str, runner: str) -> tuple[str, 
     found: list[str] = []
     reversing = [item for item in inputs.projections if item.against == winner and item.threshold is not None]
     levels = {(item.form, item.quantity): item for item in reversed(reversing)}  # one level whatever the fix
-    for item in list(levels.values())[:3]:
+    behind = {rival.form: rival.behind_pct for rival in inputs.verdict.selection.rivals}
+    told = [item for item in levels.values() if item.form in behind]
+    for item in told[:3]:
         found.append(
             f"When {item.quantity} of {item.form} is above {milliseconds(item.threshold or 0.0)} (projected), {winner} "
             f"wins, else {item.form}; measured {milliseconds(item.level)}, so {winner} "
-            f"by {100 * (item.measured_s / item.against_s - 1):.1f} %."
+            f"by {behind[item.form]:.1f} %."
         )
     found += _grouped_query(inputs, winner, runner)
     if not found:
