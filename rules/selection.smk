@@ -45,7 +45,7 @@ rule gates:
     params:
         figures=parameters.model_figures(SETTINGS),
         smaller=lambda wildcards, input: [
-            name for name in input.smaller if name.endswith("/contract.json")
+            name for name in input.smaller if name.endswith("contract.json")
         ],
     message:
         "Evaluating the seven gates of {wildcards.contract}"

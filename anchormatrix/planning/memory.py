@@ -130,22 +130,26 @@ def why_not(memory: Memory, limits: MemoryLimits) -> str | None:
 def plan_memory(forms: Iterable[Form], model: ModelSettings, limits: MemoryLimits) -> MemoryPlan:
     """Keep forms that fit; try the others with each lossless offload in the configured order before dropping them.
 
-    The reserve is caution, not a fact: what fits a card only without it is measured all the same, and may run out of
-    memory then.
+    The reserve is caution, not a fact: a form that fits a card only without it is measured all the same, beside the
+    variant that fits with it, and may run out of memory then.
     """
     fits: list[Memory] = []
     unlocked: list[tuple[Form, Form]] = []
     dropped: list[Excluded] = []
     whole = replace(limits, reserve_gb=0.0)
     for form in dict.fromkeys(forms):
-        found = _fitting(form, model, limits) or _fitting(form, model, whole)
+        plain, found = memory_of(form, model), _fitting(form, model, limits)
+        if tight := why_not(plain, whole) is None:
+            fits.append(plain)
+        elif found is None:
+            found = _fitting(form, model, whole)
         if found is not None:
             fits.append(found)
-            unlocked += [] if found.form == form else [(form, found.form)]
-        else:
+            unlocked += [] if tight else [(form, found.form)]
+        elif not tight:
             tried = [] if form.offload else [variant.offload for variant in _offloaded(form, limits)]
             text = f"; also with {', '.join(tried)}" if tried else ""
-            dropped.append(Excluded(form, f"{why_not(memory_of(form, model), whole)}{text}", MEMORY_GATE))
+            dropped.append(Excluded(form, f"{why_not(plain, whole)}{text}", MEMORY_GATE))
     return MemoryPlan(tuple(_unique(fits)), tuple(unlocked), tuple(dropped))
 
 

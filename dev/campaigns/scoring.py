@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -70,7 +71,11 @@ def run_host(experiment: Experiment, rules: Sequence[str] = RULES) -> HostResult
             name: false_extrapolates(ruling, truth, timing.dispersion_pct) for name, ruling in rulings.items()
         },
         theory={name: judge_theory(found, experiment, starts.contract.cards, truth) for name, found in gates.items()},
-        losses={n: (truth.loss_pct(r.winner), truth.anchor_loss_pct(r.winner)) for n, r in rulings.items() if r.winner},
+        losses={
+            name: (truth.loss_pct(ruling.winner), truth.anchor_loss_pct(ruling.winner))
+            for name, ruling in rulings.items()
+            if ruling.winner and math.isfinite(truth.loss_pct(ruling.winner))
+        },
         seconds=time.process_time() - begun,
     )
 

@@ -62,7 +62,7 @@ def test_a_form_that_fits_is_left_alone():
 
 def test_the_offload_is_tried_in_the_configured_order():
     """The distributed kind only where ranks share a sequence: else it would be the plain one under another name."""
-    limits = MemoryLimits(card_gb=16, reserve_gb=4)
+    limits = MemoryLimits(card_gb=15.9, reserve_gb=4)
     plan = plan_memory(forms("tp1-usp2", "tp2-usp1"), MODEL, limits)
     assert [form.name for form in plan.forms] == [
         "tp1-usp2+distributed-layerwise-offload",
@@ -82,6 +82,9 @@ def test_a_form_that_fits_only_without_the_reserve_is_measured_all_the_same():
     """17 GB on a card of 19: with 4 GB left free it would not fit, and no offload is allowed."""
     tight = plan_memory(forms("tp1-usp2"), MODEL, MemoryLimits(card_gb=19, reserve_gb=4, offload_order=()))
     assert [form.name for form in tight.forms] == ["tp1-usp2"]
+    both = plan_memory(forms("tp1-usp2"), MODEL, MemoryLimits(card_gb=19, reserve_gb=4))
+    assert [form.name for form in both.forms] == ["tp1-usp2", "tp1-usp2+distributed-layerwise-offload"]
+    assert both.unlocked == both.dropped == ()
     assert plan_memory(forms("tp1-usp2"), MODEL, MemoryLimits(16.9, 4, offload_order=())).forms == ()
 
 
