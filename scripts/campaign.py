@@ -31,6 +31,8 @@ from campaigns.scoring import CURVES, FAMILIES, PRODUCT, RULES, run_host
 from anchormatrix.cli.command import run
 from anchormatrix.store.files import write_json
 
+_NOT_TO_BE_HAD = (float("inf"), float("inf"))
+
 
 def one_host(seed: int, hard: Hardness, rules: tuple[str, ...], number: int) -> HostResult:
     """Draw and decide one host."""
@@ -87,7 +89,8 @@ def _list(results: list[HostResult]) -> None:
             kind = result.judgements[rule]
             if result.choice and (kind != RIGHT or result.false_extrapolates[rule]):
                 false = ", false extrapolates" if result.false_extrapolates[rule] else ""
-                loss = " by {:.2f} %, at the anchor by {:.2f} %".format(*result.losses[rule]) if kind == WRONG else ""
+                lost = result.losses.get(rule, _NOT_TO_BE_HAD)
+                loss = " by {:.2f} %, at the anchor by {:.2f} %".format(*lost) if kind == WRONG else ""
                 print(
                     f"host {result.number}: {rule}: {kind}{loss}{false}; "
                     f"best {result.best} by {result.margin_pct:.2f} %, "

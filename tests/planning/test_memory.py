@@ -62,7 +62,7 @@ def test_a_form_that_fits_is_left_alone():
 
 def test_the_offload_is_tried_in_the_configured_order():
     """The distributed kind only where ranks share a sequence: else it would be the plain one under another name."""
-    limits = MemoryLimits(card_gb=15.9, reserve_gb=4)
+    limits = MemoryLimits(card_gb=12.9, reserve_gb=0.9)
     plan = plan_memory(forms("tp1-usp2", "tp2-usp1"), MODEL, limits)
     assert [form.name for form in plan.forms] == [
         "tp1-usp2+distributed-layerwise-offload",
