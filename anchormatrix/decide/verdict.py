@@ -157,7 +157,8 @@ class _Judge:
         """Forms without a single measured session although at least one was tried."""
         found = []
         for form in self.forms:
-            tried = [session for session in self.sessions if session.form == form]
+            own = [session for session in self.sessions if session.form == form]
+            tried = [session for session in own if session.status is not SessionStatus.SKIPPED]
             if tried and all(session.status in _BLOCKING for session in tried):
                 first = tried[0]
                 word = "did not run through" if first.status is SessionStatus.DID_NOT_RUN else first.status
@@ -250,7 +251,7 @@ class _Judge:
 
 _CURES = {
     VerdictStatus.UNSTABLE: (
-        "fix the noise first: more repeats, another window or another card group; nothing may be ranked"
+        "fix the noise first: more repeats, another window or another card group; the few-step ranking may not be used"
     ),
     VerdictStatus.INCOMPLETE: "measure what is missing, or leave it out of matrix.forms and say why",
     VerdictStatus.ORDER_FLIP: "use the anchor's order; few steps mislead for this workload on these cards",

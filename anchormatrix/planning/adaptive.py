@@ -101,7 +101,7 @@ def _why_skip(
     if window == 1:
         return ""
     if _failed(form, before):
-        return "it did not run through in an earlier window"
+        return "it gave no numbers in an earlier window"
     able = [name for name in forms if not _failed(name, before)]
     if len(able) < 2:
         return "no other form is left to compare it with"

@@ -116,6 +116,14 @@ def test_a_form_that_did_not_run_through_is_named_with_its_reason() -> None:
     assert result.did_not_run == (NotRun(B, "did not run through: killed"),)
 
 
+def test_a_form_that_failed_once_and_was_then_left_out_is_named() -> None:
+    left = failed(C, 2, "skipped", "it gave no numbers in an earlier window")
+    result = verdict(
+        *both(A, 1.0, 1.0), *both(B, 1.2, 1.2), failed(C, 1, "void", "masking is dead"), left, forms=(A, B, C)
+    )
+    assert result.did_not_run == (NotRun(C, "void: masking is dead"),)
+
+
 def test_the_others_are_still_ranked_beside_a_form_that_did_not_run() -> None:
     sessions = [*both(A, 1.0, 1.0), *both(B, 1.2, 1.2), failed(C, 1, "void", "2 of 4 ranks seen")]
     result = verdict(*sessions, forms=(A, B, C))
