@@ -17,7 +17,7 @@ from anchormatrix.attribution.masking import MaskOptions, mask_bounds
 from anchormatrix.attribution.steps import choose_step, decompose
 from anchormatrix.cli.analysis import capture_parser, finish, load, positive, show
 from anchormatrix.cli.command import run
-from anchormatrix.records.attribution import Finding
+from anchormatrix.records.finding import Finding
 from anchormatrix.store.codec import plain
 
 

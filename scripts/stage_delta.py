@@ -19,7 +19,7 @@ from anchormatrix.captures.open import load_capture
 from anchormatrix.cli.analysis import add_json, add_limit, finish, show
 from anchormatrix.cli.command import run
 from anchormatrix.errors import InputError
-from anchormatrix.records.attribution import Finding
+from anchormatrix.records.finding import Finding
 from anchormatrix.store.codec import plain
 
 

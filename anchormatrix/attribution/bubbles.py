@@ -22,7 +22,8 @@ from anchormatrix.attribution.layers import Attention, Parts, attention_of, prod
 from anchormatrix.attribution.steps import compute_mask
 from anchormatrix.captures.table import Capture
 from anchormatrix.errors import InputError
-from anchormatrix.records.attribution import Finding, GapShare, ProducerLag, RankBubbles
+from anchormatrix.records.finding import Finding
+from anchormatrix.records.waits import GapShare, ProducerLag, RankBubbles
 
 RELEASE_NS = 100_000
 REFUSED, UNPAIRED = "refused", "unpaired"

@@ -15,7 +15,8 @@ from anchormatrix.attribution.reading import SERIAL
 from anchormatrix.attribution.steps import compute_mask
 from anchormatrix.captures.names import COMPUTE
 from anchormatrix.captures.table import NO_STREAM, Capture, is_collective, is_core
-from anchormatrix.records.attribution import Collectives, Family, Finding, Overlap, RankCollectives, Stream
+from anchormatrix.records.attribution import Collectives, Family, Overlap, RankCollectives, Stream
+from anchormatrix.records.finding import Finding
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from anchormatrix.records.attribution import Finding
+from anchormatrix.records.finding import Finding
 
 
 def by_text(findings: Iterable[Finding]) -> list[Finding]:

@@ -19,7 +19,7 @@ from anchormatrix.attribution.layers import Attention, attention_of
 from anchormatrix.attribution.steps import compute_mask
 from anchormatrix.captures.table import Capture
 from anchormatrix.errors import InputError
-from anchormatrix.records.attribution import MaskBound
+from anchormatrix.records.waits import MaskBound
 
 WHOLE_STEP = "step"
 _OTHER_SHARE = 0.05

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from anchormatrix.records.attribution import Collectives, Family, MaskBound, RankBubbles, Sentence
+from anchormatrix.records.attribution import Collectives, Family, Sentence
+from anchormatrix.records.waits import MaskBound, RankBubbles
 
 SERIAL = 0.98  # union ÷ sum from here on: one call at a time
 _HIDDEN_BY_HEADS = ("alltoall", "alltoallv", "allgather")  # families that carry heads or their keys and values

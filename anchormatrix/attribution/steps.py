@@ -19,7 +19,8 @@ from anchormatrix.attribution.intervals import ms, union_of
 from anchormatrix.captures.names import COMPUTE
 from anchormatrix.captures.table import STEP_COLUMNS, Capture, is_collective, is_core
 from anchormatrix.errors import InputError
-from anchormatrix.records.attribution import ChosenStep, Finding, StepRow
+from anchormatrix.records.attribution import ChosenStep, StepRow
+from anchormatrix.records.finding import Finding
 
 PARTS = ("computing_ns", "exposed_ns", "free_ns")
 AGREEMENT_TOLERANCE = 0.005

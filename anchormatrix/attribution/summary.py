@@ -31,18 +31,10 @@ from anchormatrix.attribution.timeline import layer_timeline
 from anchormatrix.captures.open import LIMIT_PCT, load_capture
 from anchormatrix.captures.table import Capture
 from anchormatrix.errors import InputError
-from anchormatrix.records.attribution import (
-    Attribution,
-    AttributionStatus,
-    Bubbles,
-    Finding,
-    MaskBound,
-    Masking,
-    RankBubbles,
-    Steps,
-    Timeline,
-)
+from anchormatrix.records.attribution import Attribution, AttributionStatus, Steps
+from anchormatrix.records.finding import Finding
 from anchormatrix.records.form import Form
+from anchormatrix.records.waits import Bubbles, MaskBound, Masking, RankBubbles, Timeline
 
 # The family that masking hides, by the degree that causes it, the first that a form has.
 _MASKED_FAMILY = (("usp", "alltoall"), ("ag", "allGather"), ("ring", "batchSendRecv"), ("tp", "allReduce"))

@@ -12,7 +12,7 @@ from anchormatrix.attribution.collectives import groups_of
 from anchormatrix.attribution.intervals import Intervals, ms, union, union_of
 from anchormatrix.attribution.layers import Attention, attention_of
 from anchormatrix.captures.table import is_collective
-from anchormatrix.records.attribution import Lane, Segment, Timeline
+from anchormatrix.records.waits import Lane, Segment, Timeline
 
 _LIMIT = 1500
 _Piece = tuple[int, int, str, str]  # start and end on the rank's clock, kind, name

@@ -11,7 +11,7 @@ from anchormatrix.captures.open import LIMIT_PCT, load_capture
 from anchormatrix.captures.table import Capture
 from anchormatrix.cli.command import FINDING
 from anchormatrix.cli.tables import text_table
-from anchormatrix.records.attribution import Finding
+from anchormatrix.records.finding import Finding
 from anchormatrix.store.codec import plain
 from anchormatrix.store.files import write_json
 

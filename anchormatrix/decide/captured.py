@@ -11,10 +11,11 @@ from anchormatrix.attribution.differences import slowest_rank
 from anchormatrix.attribution.hiding import equal_bound
 from anchormatrix.captures.stretch import stands_out, stretch, usual_stretch
 from anchormatrix.planning.candidates import mask_chunks
-from anchormatrix.records.attribution import Attribution, Family, MaskBound, StepRow
+from anchormatrix.records.attribution import Attribution, Family, StepRow
 from anchormatrix.records.form import Form
 from anchormatrix.records.session import CaptureStatus
 from anchormatrix.records.settings.things import ModelSettings
+from anchormatrix.records.waits import MaskBound
 
 _MOST_CHUNKS = 8  # more chunks cost more calls than they hide
 

@@ -6,10 +6,11 @@ from anchormatrix.attribution.differences import delta
 from anchormatrix.attribution.reading import collectives_words, masking_words, waits_words
 from anchormatrix.decide.captured import own_stretch
 from anchormatrix.decide.fastest import fastest
-from anchormatrix.records.attribution import Attribution, Family, MaskBound
+from anchormatrix.records.attribution import Attribution, Family
 from anchormatrix.records.conclusions.cells import ALL
 from anchormatrix.records.session import CaptureStatus
 from anchormatrix.records.settings.values import ANCHOR
+from anchormatrix.records.waits import MaskBound
 from anchormatrix.report.captured_steps import (
     COLUMNS,
     PART_WORDS,

@@ -6,7 +6,8 @@ from itertools import pairwise
 
 from anchormatrix.attribution.differences import slowest_rank
 from anchormatrix.decide import captured
-from anchormatrix.records.attribution import Attribution, Family, MaskBound, StageDelta, StepRow, Timeline
+from anchormatrix.records.attribution import Attribution, Family, StageDelta, StepRow
+from anchormatrix.records.waits import MaskBound, Timeline
 from anchormatrix.report.model import Measured
 
 PART_WORDS = {

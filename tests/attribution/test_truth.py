@@ -23,8 +23,8 @@ from anchormatrix.attribution.transport import reconcile_transport
 from anchormatrix.captures.ascend import ascend_core
 from anchormatrix.captures.open import load_capture
 from anchormatrix.captures.table import Capture
-from anchormatrix.records.attribution import GapShare
 from anchormatrix.records.form import parse_form
+from anchormatrix.records.waits import GapShare
 from virtualhost.server.chrome import write_kineto
 from virtualhost.server.profiler import STYLES, write_ascend
 from virtualhost.truth.cases import CASES, build_case

@@ -18,8 +18,6 @@ from anchormatrix.records.attribution import (
     Collectives,
     Effect,
     Family,
-    MaskBound,
-    Masking,
     RankCollectives,
     StepRow,
     Steps,
@@ -29,6 +27,7 @@ from anchormatrix.records.conclusions.gates import EffectStatus, FeatureEffect
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.session import OffloadSeen, Proof, SessionStatus, SparseSeen
 from anchormatrix.records.settings.things import ModelSettings
+from anchormatrix.records.waits import MaskBound, Masking
 from anchormatrix.store.sessions import TimedSession
 
 CAPTURES = Path(__file__).resolve().parents[3] / "shared" / "captures"

@@ -23,8 +23,6 @@ from anchormatrix.records.attribution import (
     Collectives,
     Effect,
     Family,
-    MaskBound,
-    Masking,
     RankCollectives,
     StepRow,
     Steps,
@@ -36,6 +34,7 @@ from anchormatrix.records.conclusions.selection import Rival, Standing
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.session import Capture, CaptureStatus, SessionStatus
 from anchormatrix.records.settings.things import ModelSettings
+from anchormatrix.records.waits import MaskBound, Masking
 from virtualhost.host.scenario import load_scenario
 from virtualhost.host.split import Split
 from virtualhost.step.steptable import captured, step_figures

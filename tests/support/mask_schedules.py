@@ -19,7 +19,7 @@ from attribution_tables import attention, capture_of, collective, compute
 
 from anchormatrix.attribution.masking import MaskOptions, mask_bounds
 from anchormatrix.attribution.steps import decompose
-from anchormatrix.records.attribution import MaskBound
+from anchormatrix.records.waits import MaskBound
 
 
 @dataclass

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from anchormatrix.attribution.differences import delta
-from anchormatrix.records.attribution import Attribution, MaskBound, StepRow
+from anchormatrix.records.attribution import Attribution, StepRow
+from anchormatrix.records.waits import MaskBound
 from anchormatrix.report.captured_steps import (
     COLUMNS,
     PART_WORDS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anchormatrix.records.attribution import Timeline
+from anchormatrix.records.waits import Timeline
 from anchormatrix.report.captured_steps import analysed, layer_of, why_without
 from anchormatrix.report.model import Measured
 from anchormatrix.report.plots.sheet import SMALL, WIDTH, Entry, Sheet, note, text_width, x_axis
