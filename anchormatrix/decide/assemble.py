@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -114,7 +115,8 @@ def _memory(stored: Stored, evidence: Sequence[FormEvidence]) -> dict[str, tuple
     found = {}
     for item in evidence:
         memory = memory_of(item.form, stored.model)
-        words = f"unlocked by {item.form.offload}" if item.form.offload else ""
+        plain = memory_of(dataclasses.replace(item.form, offload=""), stored.model)
+        words = f"unlocked by {item.form.offload}" if item.form.offload and plain.total_gb > usable else ""
         if memory.total_gb <= usable and (reason := why_not(memory, stored.memory)):
             words = reason
         found[item.form.name] = (memory.total_gb, usable, words)

@@ -104,7 +104,7 @@ def _without_winner(inputs: DecisionInputs, tied: tuple[str, ...]) -> SizeDecisi
         outcome = DecisionOutcome.NO_DIFFERENCE
         sentence = (
             f"On {inputs.size} cards there is no difference between {listed(tied)}: "
-            f"{interval(verdict.selection.rivals[len(tied) - 2])} apart, below the {verdict.selection.zone_pct:g} % "
+            f"{interval(verdict.selection.ties[-1])} apart, below the {verdict.selection.zone_pct:g} % "
             "that counts as one."
         )
         sentence += " Any of them may be used; choose by memory or simplicity."
@@ -177,7 +177,8 @@ def _basis(inputs: DecisionInputs) -> str:
     verdict, measured = inputs.verdict, [form for form in inputs.evidence if form.step_anchor_s and form.windows]
     windows = sorted({window for form in measured for window in form.windows})
     worst = max((form.dispersion_pct or 0.0 for form in measured), default=0.0)
-    text = f"{len(measured)} forms at the anchor tier, {len(windows)} windows, largest dispersion {worst:.1f} %"
+    forms = f"{len(measured)} form{'' if len(measured) == 1 else 's'}"
+    text = f"{forms} at the anchor tier, {len(windows)} windows, largest dispersion {worst:.1f} %"
     return f"{text}; {_BASIS[verdict.status]}"
 
 
@@ -224,6 +225,7 @@ def _grouped_query(inputs: DecisionInputs, winner: str, runner: str) -> list[str
 
 def _unknowns(inputs: DecisionInputs) -> tuple[str, ...]:
     found = [*feature_doubts(inputs.verdict.winner, {form.form.name: form.effects for form in inputs.evidence})]
+    found += [f"{item.form} is not ranked: {item.reason}." for item in inputs.verdict.did_not_run]
     found += [f"{text}." for text in inputs.verdict.left_out]
     found += [*not_compared(inputs.outputs), *inputs.group.doubts, *(item.text for item in inputs.unexplained)]
     found += [f"{name} was not measured further: {reason}." for name, reason in inputs.skipped.items()]

@@ -77,7 +77,8 @@ class FormEvidence:
     def capture_doubt(self) -> str:
         """Why the capture speaks for no timed step; nothing when it does. It was made in a few-step request."""
         if self.parts is None:
-            return "no capture of this form"
+            void = self.status is SessionStatus.VOID
+            return "what was captured is not this form (void)" if void else "no capture of this form"
         cell = f"the cell it was captured in may not be read: {self.cell_doubt}" if self.cell_doubt else ""
         return self.parts.doubt or cell
 

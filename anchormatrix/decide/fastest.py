@@ -26,8 +26,7 @@ def fastest(selection: Selection) -> Fastest:
         return Fastest(None, (), None, f"No winner: {why_open(selection)}")
     if selection.tied:
         names = (selection.leader or "", *selection.tied)
-        farthest = selection.rivals[len(selection.tied) - 1]
-        text = f"No difference between {' and '.join(names)}: {interval(farthest)} apart"
+        text = f"No difference between {' and '.join(names)}: {interval(selection.ties[-1])} apart"
         text += f", differences below {selection.zone_pct:g} % count as none"
         return Fastest(None, names, nearest.behind_pct, text)
     text = f"{selection.leader} {won_by(selection)} at the anchor"
@@ -36,10 +35,15 @@ def fastest(selection: Selection) -> Fastest:
 
 def interval(rival: Rival) -> str:
     """A margin with its interval and what it rests on: ``5.2 % (4.1 … 6.3 %, 2 starts each)``."""
+    return f"{rival.behind_pct:.1f} % ({bounds(rival)})"
+
+
+def bounds(rival: Rival) -> str:
+    """Between what a margin lies and what that rests on: ``4.1 … 6.3 %, 2 starts each``."""
     starts = f"{rival.starts} start{'s' if rival.starts != 1 else ''} each"
     if rival.low_pct is None or rival.high_pct is None:
-        return f"{rival.behind_pct:.1f} % ({starts})"
-    return f"{rival.behind_pct:.1f} % ({_tenths(rival.low_pct)} … {_tenths(rival.high_pct)} %, {starts})"
+        return starts
+    return f"{_tenths(rival.low_pct)} … {_tenths(rival.high_pct)} %, {starts}"
 
 
 def _tenths(pct: float) -> str:

@@ -206,8 +206,8 @@ def _standing(form: str, selection: Selection) -> tuple[GateStatus, str]:
         return UNKNOWN, f"{text}: it may still be faster by more than {zone}"
     if rival.standing is Standing.SETTLED:
         return PASSED, f"{text}: it may be the faster one, by no more than {zone}"
-    if rival.low_pct is None:
-        return UNKNOWN, f"{text}: so far that it was not started again; one window proves nothing"
+    if rival.low_pct is None or rival.low_pct <= 0:  # left out by an earlier look; what is known now leaves a doubt
+        return UNKNOWN, f"{text}: so far that it was not started again"
     return FAILED, f"{text}, beyond doubt"
 
 

@@ -163,14 +163,17 @@ def _exposed_drift(before: Basis, now: Basis, limits: TriggerLimits) -> Trigger:
 
 def _tier_drift(now: Basis, limits: TriggerLimits) -> tuple[Trigger, ...]:
     """Whether the exposed share is another late in an anchor request; nothing where no late step was captured."""
+    name = "exposed share drifts between the tiers"
     both = [(form.form, form.exposed_share, form.exposed_share_anchor) for form in now.forms]
     read = [(name, few, late) for name, few, late in both if few is not None and late is not None]
     if not read:
-        return ()
+        unread = [(form.form, form.capture_doubt) for form in now.forms]
+        why = f"no form's capture may be read at both tiers{_unread(unread, ': ')}"
+        return (_untested(now, name, why),) if any(late is not None for _, _, late in both) else ()
     moved = any(abs(late - few) * 100 > limits.share_points for _, few, late in read)
     told = ", ".join(f"{name} {100 * few:.1f} % → {100 * late:.1f} %" for name, few, late in read)
     text = f"from few steps to late in an anchor request: {told}; {limits.share_points:g} points are allowed"
-    return (_tested(now, "exposed share drifts between the tiers", moved, text),)
+    return (_tested(now, name, moved, text),)
 
 
 def _short_task(now: Basis, limits: TriggerLimits, smaller: Sequence[Basis]) -> Trigger:

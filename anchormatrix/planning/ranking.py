@@ -154,6 +154,7 @@ class _Race:
         self.zone = math.log1p(rule.zone_pct / 100)
         self.alive = list(starts)
         self.out: dict[str, Rival] = {}
+        self.last: _Look | None = None
         self.leader: str | None = None
         self.near: dict[str, Rival] = {}
         self.noise: StartNoise | None = None
@@ -166,7 +167,7 @@ class _Race:
         seen = {form: found for form, found in seen.items() if found}
         alive = [form for form in self.alive if form in seen]
         look = _Look(seen, self.rule, len(alive) - 1)
-        self.leader = _leader(look, alive)
+        self.last, self.leader = look, _leader(look, alive)
         if look.dof and (window >= self.rule.first_window or self.rule.known):
             self._judge(look, alive, window)
         else:
@@ -201,7 +202,7 @@ class _Race:
         others = [form for form in alive if form != self.leader]
         self.near = {form: self._rival(form, look.gap(self.leader or form, form)) for form in others}
         far = self.rule.far_pct
-        behind = sorted(self.near.values(), key=lambda rival: rival.behind_pct)
+        behind = sorted(self.near.values(), key=_behind)
         for rival in behind[1:] if far is not None else ():  # the nearest stays, so that two forms are compared
             if far is not None and rival.behind_pct > far:
                 self.out[rival.form] = replace(self.near.pop(rival.form), standing=Standing.BEHIND)
@@ -226,8 +227,14 @@ class _Race:
             starts=gap.windows,
         )
 
+    def _still_behind(self, rival: Rival) -> Rival:
+        """A form that is out, against the form that leads now and with all that is known of the noise by now."""
+        look, leader = self.last, self.leader
+        gap = look.gap(leader, rival.form) if look and leader in look.steps and rival.form in look.steps else None
+        return replace(self._rival(rival.form, gap), standing=Standing.BEHIND) if gap else rival
+
     def selection(self) -> Selection:
-        rivals = sorted([*self.near.values(), *self.out.values()], key=lambda rival: rival.behind_pct)
+        rivals = sorted([*self.near.values(), *map(self._still_behind, self.out.values())], key=_behind)
         return Selection(
             leader=self.leader,
             decided=self.decided and bool(rivals) and not self.unheard,
@@ -239,6 +246,10 @@ class _Race:
             starts={form: len(found) for form, found in self.starts.items()},
             hopeless="" if self.decided else self.hopeless,
         )
+
+
+def _behind(rival: Rival) -> float:
+    return rival.behind_pct
 
 
 def _quantile(dof: float, level: float) -> float:

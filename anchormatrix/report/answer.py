@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from anchormatrix.decide.fastest import why_open
+from anchormatrix.decide.fastest import bounds, why_open
 from anchormatrix.planning.groups import show
 from anchormatrix.records.conclusions.decision import SizeDecision
 from anchormatrix.records.conclusions.selection import Selection
@@ -108,12 +108,10 @@ def _undecided(size: int, outcome: str, headline: str, why: str, measured: Measu
 def _lead(selection: Selection) -> str:
     """How far the winner is ahead of its nearest rival, with the interval and what it rests on."""
     nearest = selection.rivals[0]
-    starts = f"{nearest.starts} start{'s' if nearest.starts != 1 else ''} each"
-    between = f"{nearest.low_pct:.1f} … {nearest.high_pct:.1f} %, {starts}"
     if (nearest.low_pct or 0.0) > 0:
-        return f"{nearest.behind_pct:.1f} % ahead of {nearest.form}, {between}"
+        return f"{nearest.behind_pct:.1f} % ahead of {nearest.form}, {bounds(nearest)}"
     within = f"the fastest or within {selection.zone_pct:g} % of it"
-    return f"{within}; {nearest.form} is {nearest.behind_pct:.1f} % behind, {between}"
+    return f"{within}; {nearest.form} is {nearest.behind_pct:.1f} % behind, {bounds(nearest)}"
 
 
 def _reason(measured: Measured, verdict: Verdict) -> str:

@@ -15,7 +15,7 @@ from anchormatrix.decide.group_state import GroupState, group_state
 from anchormatrix.decide.theory.projection import Side, all_projections
 from anchormatrix.records.conclusions.decision import Trigger
 from anchormatrix.records.conclusions.gates import Gate, GateStatus, Unexplained
-from anchormatrix.records.conclusions.verdict import Drift
+from anchormatrix.records.conclusions.verdict import Drift, NotRun
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.session import SessionStatus
 from anchormatrix.records.settings.things import ModelSettings
@@ -112,6 +112,12 @@ def test_not_decidable_says_why_and_what_to_do():
     assert decide(DecisionInputs(4, "c4-x", quiet, [FAST, SLOW])).sentence == (
         f"{why}start the forms that are still open more often, as matrix.design adaptive does by itself."
     )
+
+
+def test_a_form_without_a_number_is_an_unknown_with_its_reason():
+    gone = verdict_record("incomplete", did_not_run=(NotRun("tp4-usp1", "void: offload is dead"),))
+    found = decide(DecisionInputs(4, "c4-x", gone, [FAST, SLOW]))
+    assert (found.confidence, found.unknowns[0]) == ("low", "tp4-usp1 is not ranked: void: offload is dead.")
 
 
 def test_a_form_that_cannot_be_ruled_out_is_an_unknown_and_lowers_the_confidence():

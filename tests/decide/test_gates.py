@@ -35,7 +35,7 @@ from anchormatrix.records.form import parse_form
 from anchormatrix.records.session import Capture, CaptureStatus, SessionStatus
 from anchormatrix.records.settings.things import ModelSettings
 from anchormatrix.records.waits import MaskBound, Masking
-from virtualhost.host.scenario import load_scenario
+from virtualhost.host.scenario_files import load_scenario
 from virtualhost.host.split import Split
 from virtualhost.step.steptable import captured, step_figures
 from virtualhost.step.timeline import simulate_step
@@ -317,7 +317,10 @@ def test_bandwidth_is_compared_only_at_equal_concurrency_and_kept_unexplained():
     [
         ({}, ""),
         ({"capture": Capture(status=CaptureStatus.ON_RAMP, request=2)}, "the capture fell on the ramp"),
-        ({"effect": Effect(ok=False, checks=(Check("usp2", False, "0 calls of 40"),))}, "no capture of this form"),
+        (
+            {"effect": Effect(ok=False, checks=(Check("usp2", False, "0 calls of 40"),))},
+            "what was captured is not this form (void)",
+        ),
     ],
 )
 def test_a_capture_says_why_it_may_not_be_read(facts, why):

@@ -7,9 +7,10 @@ from dataclasses import replace
 from math import exp
 
 import pytest
+from msgspec.structs import replace as replace_record
 
 from anchormatrix.planning.ranking import Rule, half_width_pct, select
-from anchormatrix.records.conclusions.selection import Standing, StartNoise
+from anchormatrix.records.conclusions.selection import Rival, Standing, StartNoise
 
 RULE = Rule()
 KNOWN = replace(RULE, known=StartNoise(sd_pct=0.5, dof=20, from_history=20))
@@ -114,6 +115,23 @@ def test_how_far_apart_two_forms_must_be_shrinks_with_their_starts():
 def test_nothing_is_decided_while_a_form_that_ran_has_no_start():
     found = select({**starts(a=(1.0, 1.001), b=(1.1, 1.101)), "c": {}}, RULE)
     assert (found.leader, found.decided, found.unheard, standings(found)) == ("a", False, ("c",), {"b": "behind"})
+
+
+def test_a_form_that_is_out_is_held_against_the_form_that_leads_now():
+    # b leads at first, and c is out against it; then a turns out to be the fastest, 10 % ahead of c
+    steps = starts(a=(1.02, 0.90, 0.90, 0.90), b=(1.0, 1.0, 1.0, 1.0), c=(1.12,))
+    found = select(steps, replace(RULE, far_pct=10.6))
+    (out,) = [rival for rival in found.rivals if rival.form == "c"]
+    assert (found.leader, out.standing, out.starts) == ("a", Standing.BEHIND, 1)
+    assert out.behind_pct == pytest.approx(9.8, abs=0.05)  # 1.12 ÷ 1.02 in the window that both were measured in
+    assert out.low_pct is not None
+
+
+def test_ties_are_those_whose_interval_lies_within_the_zone_wherever_they_stand_among_the_rivals():
+    near = Rival(form="b", standing=Standing.SETTLED, behind_pct=0.3, low_pct=-0.6, high_pct=1.2, starts=1)
+    tied = Rival(form="c", standing=Standing.SETTLED, behind_pct=0.5, low_pct=0.1, high_pct=0.9, starts=4)
+    found = replace_record(select(starts(a=(1.0, 1.0), b=(1.0, 1.0)), RULE), rivals=(near, tied))
+    assert (found.tied, found.ties) == (("c",), (tied,))
 
 
 def test_fewer_than_two_forms_are_no_choice():

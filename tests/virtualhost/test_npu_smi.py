@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from virtualhost.host.live import LiveHost
-from virtualhost.host.scenario import Scenario, load_scenario
+from virtualhost.host.scenario import Scenario
+from virtualhost.host.scenario_files import load_scenario
 from virtualhost.host.state import HostState, Job, RankProcess, process_start
 from virtualhost.host.strict import build
 from virtualhost.tools import npu_smi

@@ -9,7 +9,8 @@ import pytest
 
 from virtualhost.host.faults import Fault, FaultPlan, Moment, Span
 from virtualhost.host.live import LiveHost
-from virtualhost.host.scenario import Scenario, load_scenario, scenario_from_environment
+from virtualhost.host.scenario import Scenario
+from virtualhost.host.scenario_files import load_scenario, scenario_from_environment
 from virtualhost.host.state import HostState, Job, SessionNumbers, StateError, process_start
 from virtualhost.host.strict import ScenarioError, build
 from virtualhost.server.exchange import parse_split

@@ -15,7 +15,8 @@ import pytest
 from free_ports import free_port
 
 from virtualhost.host.live import LiveHost
-from virtualhost.host.scenario import Scenario, load_scenario
+from virtualhost.host.scenario import Scenario
+from virtualhost.host.scenario_files import load_scenario
 from virtualhost.host.split import Split
 from virtualhost.host.state import HostState
 from virtualhost.host.strict import build

@@ -6,7 +6,8 @@ from statistics import median
 
 import pytest
 
-from virtualhost.host.scenario import Scenario, load_scenario
+from virtualhost.host.scenario import Scenario
+from virtualhost.host.scenario_files import load_scenario
 from virtualhost.host.split import Split
 from virtualhost.host.state import HostState
 from virtualhost.host.strict import ScenarioError, build

@@ -86,7 +86,8 @@ def model_refusal(dit: DiT, split: Split) -> str | None:
     """Return the exception with which the engine ends when it loads or first runs this form of the model, or None.
 
     The texts are those of vLLM (``distributed/utils.py``: ``divide``) and of vllm-omni 0.30 (``ulysses.py:517``,
-    ``sequence_parallel.py:486``).
+    ``sequence_parallel.py:486``), but for the last two: the release warns of CFG ranks without a branch and lets them
+    idle, which no timeline here shows.
     """
     heads, kv = dit.heads, dit.kv_heads
     if split.offload not in OFFLOADS:

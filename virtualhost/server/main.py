@@ -15,7 +15,8 @@ import threading
 import time
 from collections.abc import Sequence
 
-from virtualhost.host.scenario import Scenario, scenario_from_environment
+from virtualhost.host.scenario import Scenario
+from virtualhost.host.scenario_files import scenario_from_environment
 from virtualhost.host.state import HostState, Job, RankProcess, StateError, process_start
 from virtualhost.host.strict import ScenarioError
 from virtualhost.server.arguments import Launch, LaunchError, launch_from_environment

@@ -20,7 +20,8 @@ from collections.abc import Iterator, Sequence
 
 from virtualhost.host.live import LiveHost
 from virtualhost.host.model import Fabric
-from virtualhost.host.scenario import Scenario, scenario_from_environment
+from virtualhost.host.scenario import Scenario
+from virtualhost.host.scenario_files import scenario_from_environment
 from virtualhost.host.state import HostState, StateError
 from virtualhost.host.strict import ScenarioError
 from virtualhost.step.timeline import collective_ns

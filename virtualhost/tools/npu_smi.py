@@ -7,7 +7,8 @@ import time
 from collections.abc import Sequence
 
 from virtualhost.host.live import LiveHost
-from virtualhost.host.scenario import Scenario, scenario_from_environment
+from virtualhost.host.scenario import Scenario
+from virtualhost.host.scenario_files import scenario_from_environment
 from virtualhost.host.state import HostState, StateError
 from virtualhost.host.strict import ScenarioError
 from virtualhost.tools.npu_info import info

@@ -70,6 +70,11 @@ class Selection(Record, frozen=True, kw_only=True):
         return (*([self.leader] if self.leader else ()), *(item.form for item in self.rivals))
 
     @property
+    def ties(self) -> tuple[Rival, ...]:
+        """Rivals neither faster nor slower than the leader by more than the indifference zone, beyond doubt."""
+        return tuple(item for item in self.rivals if item.high_pct is not None and item.high_pct <= self.zone_pct)
+
+    @property
     def tied(self) -> tuple[str, ...]:
-        """Forms that are neither faster nor slower than the leader by more than the indifference zone, beyond doubt."""
-        return tuple(item.form for item in self.rivals if item.high_pct is not None and item.high_pct <= self.zone_pct)
+        """The forms of :attr:`ties`."""
+        return tuple(item.form for item in self.ties)
