@@ -100,6 +100,7 @@ def attribute(capture: Capture, options: AttributionOptions, *, contract: str | 
     groups = collectives(capture, layers=options.layers)
     findings = by_text(
         [
+            *capture.findings,
             *step_findings(capture, table, choice.step),
             *reconcile(groups, layers=options.layers, steps=max(1, len(capture.step_ids))),
             *concurrency(groups),

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from anchormatrix.records.finding import Finding
+
 KERNEL_COLUMNS = ("rank", "step", "stream", "core", "name", "family", "communicator", "start_ns", "dur_ns")
 STEP_COLUMNS = (
     *("rank", "step", "stage_ns", "computing_ns", "exposed_ns", "overlapped_ns", "communication_ns", "free_ns"),
@@ -26,7 +28,8 @@ class Capture:
     ``step`` is ``OUTSIDE`` for a kernel that belongs to no step, times are integer nanoseconds of the rank's own clock
     (clocks of two ranks are never compared). ``steps``: ``STEP_COLUMNS`` as the profiler wrote them, or None.
     ``windows``: ``rank, step, start_ns, end_ns`` of annotated steps (empty where the files have none). ``rows_read``
-    counts usable and unusable rows; ``rows_unusable`` says why, by cause.
+    counts usable and unusable rows; ``rows_unusable`` says why, by cause. ``findings``: what a person should know of
+    the files themselves.
     """
 
     kernels: pd.DataFrame
@@ -37,6 +40,7 @@ class Capture:
     rows_unusable: Mapping[str, int] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     @property
     def ranks(self) -> tuple[int, ...]:
