@@ -28,7 +28,8 @@ from anchormatrix.captures.kineto_events import (
     times_of,
     usable_events,
 )
-from anchormatrix.captures.names import COMMUNICATION, COMPUTE, COPY, torch_family
+from anchormatrix.captures.launching import Launch, launched_by
+from anchormatrix.captures.names import COMMUNICATION, COMPUTE, COPY, asks_operator, torch_family
 from anchormatrix.captures.table import MOST_RANKS
 from anchormatrix.errors import InputError
 
@@ -113,8 +114,12 @@ def _device_table(
     launched = _launch_times(events, start, groups)
     arguments = [event["args"] if isinstance(event.get("args"), dict) else {} for event in events]
     names = [str(event.get("name", "")) for event in events]
+    asking = [index for index, name in enumerate(names) if asks_operator(name)]
+    launches = dict(zip(asking, launched_by([events[index] for index in asking], groups, _LAUNCH), strict=True))
+    said = [launches.get(index, Launch()) for index in range(len(events))]
     families = [
-        torch_family(name, str(args.get("Collective name", ""))) for name, args in zip(names, arguments, strict=True)
+        torch_family(name, str(args.get("Collective name") or by.stated), by.operator)
+        for name, args, by in zip(names, arguments, said, strict=True)
     ]
     cores = [
         COMMUNICATION if family else _DEVICE[str(event["cat"]).lower()]
@@ -122,8 +127,8 @@ def _device_table(
     ]
     streams = [str(args.get("stream", event.get("tid", ""))) for event, args in zip(events, arguments, strict=True)]
     groups_of = [
-        str(args.get("Process Group Name", "")) if family else ""
-        for args, family in zip(arguments, families, strict=True)
+        str(args.get("Process Group Name", by.group)) if family else ""
+        for args, family, by in zip(arguments, families, said, strict=True)
     ]
     # A kernel belongs to the step that launched it, whenever it runs: two steps overlap on an asynchronous device.
     return kernel_table(step_of(launched, windows), streams, cores, names, families, groups_of, start, dur), read

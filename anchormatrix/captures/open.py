@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from anchormatrix.captures.ascend import RankKernels, read_kernel_details, read_step_trace
 from anchormatrix.captures.kineto import TraceFile, is_trace, read_trace
+from anchormatrix.captures.name_findings import name_findings
 from anchormatrix.captures.names import CORES
 from anchormatrix.captures.table import MOST_RANKS, OUTSIDE, Capture, empty_windows
 from anchormatrix.errors import InputError
@@ -136,8 +137,9 @@ def _load_ascend(root: Path, kernel_files: list[Path], step_files: list[Path], l
     if steps is not None:
         read = [_with_step(one, steps, folders[path], notes) for path, one in zip(kernel_files, read, strict=True)]
     causes = sum((one.bad.causes for one in read), Counter())
+    kernels = _kernel_frame([(folders[path], one.table) for path, one in zip(kernel_files, read, strict=True)])
     return Capture(
-        kernels=_kernel_frame([(folders[path], one.table) for path, one in zip(kernel_files, read, strict=True)]),
+        kernels=kernels,
         steps=steps,
         windows=empty_windows(),
         family="ascend",
@@ -145,6 +147,7 @@ def _load_ascend(root: Path, kernel_files: list[Path], step_files: list[Path], l
         rows_unusable=dict(causes),
         sources=tuple(str(path) for path in (*kernel_files, *step_files)),
         notes=tuple(notes),
+        findings=tuple(name_findings(kernels)),
     )
 
 
@@ -183,8 +186,9 @@ def _load_kineto(root: Path, paths: list[Path], limit_pct: float) -> Capture:
         ranks = _ranks(root, paths, notes)
     windows = [(ranks[path], *window) for path, one in zip(paths, read, strict=True) for window in one.windows]
     causes = sum((one.bad.causes for one in read), Counter())
+    kernels = _kernel_frame([(ranks[path], one.table) for path, one in zip(paths, read, strict=True)])
     return Capture(
-        kernels=_kernel_frame([(ranks[path], one.table) for path, one in zip(paths, read, strict=True)]),
+        kernels=kernels,
         steps=None,
         windows=pd.DataFrame(windows, columns=["rank", "step", "start_ns", "end_ns"]) if windows else empty_windows(),
         family="kineto",
@@ -192,6 +196,7 @@ def _load_kineto(root: Path, paths: list[Path], limit_pct: float) -> Capture:
         rows_unusable=dict(causes),
         sources=tuple(str(path) for path in paths),
         notes=tuple(notes),
+        findings=tuple(name_findings(kernels)),
     )
 
 

@@ -169,3 +169,41 @@ def test_generated_traces_come_back_as_they_were_written(tmp_path, times, gz):
     data = f'{{"traceEvents":[{lines}]}}'.encode()
     path.write_bytes(gzip.compress(data) if gz else data)
     assert [(row["start_ns"], row["dur_ns"]) for row in rows_of(path)] == times
+
+
+def launched(number: int, operator: dict[str, object], kernel: str, **by: object) -> list[dict[str, object]]:
+    at = 100 * number
+    return [
+        {**operator, "pid": 1, "tid": 1, "ts": at, "dur": 10},
+        {**event("cudaLaunchKernel", "cuda_runtime", at + 2, 1, tid=1, correlation=number), "pid": 1},
+        event(kernel, "kernel", at + 5, 30, stream=20, correlation=number, **by),
+    ]
+
+
+def test_a_generic_kernel_takes_family_and_group_of_the_operator_that_launched_it(tmp_path):
+    record = event("record_param_comms", "cpu_op", 0, 1, **{"External id": 41, "Collective name": "_allgather_base"})
+    record["args"] |= {"Process Group Name": "tp"}
+    generic = "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)"
+    events = [
+        *launched(1, record, generic, **{"External id": 41}),
+        *launched(2, event("c10d::allreduce_", "cpu_op", 0, 1), generic),  # by the time of its launch
+        *launched(3, event("aten::mm", "cpu_op", 0, 1), generic),
+        *launched(4, event("aten::scatter_reduce", "cpu_op", 0, 1), "reduce_scatter_rows_kernel"),
+        *launched(5, event("symm_mem::one_shot_all_reduce", "cpu_op", 0, 1), "vectorized_copy<x>"),
+    ]
+    written(tmp_path, events)
+    capture = load_capture(tmp_path)
+    assert capture.kernels[["family", "communicator", "core"]].values.tolist() == [
+        ["allGather", "tp", "communication"],
+        ["allReduce", "", "communication"],
+        ["unrecognised", "", "communication"],
+        ["", "", "compute"],
+        ["", "", "compute"],
+    ]
+    assert [(one.kind, one.ranks) for one in capture.findings] == [("unexplained_name", (0,)), ("unknown_family", (0,))]
+    assert capture.findings[0].text.startswith("1 kernels (0.030 ms) look like a collective and nothing says so")
+
+
+def test_a_collective_with_computing_inside_is_a_finding(tmp_path):
+    written(tmp_path, [event("allreduce_fusion_kernel_oneshot_lamport<8, x>", "kernel", 1, 2)])
+    assert [one.kind for one in load_capture(tmp_path).findings] == ["fused_collective"]
