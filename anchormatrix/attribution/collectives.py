@@ -14,7 +14,7 @@ from anchormatrix.attribution.intervals import Intervals, ms, optional, union, u
 from anchormatrix.attribution.reading import SERIAL
 from anchormatrix.attribution.steps import compute_mask
 from anchormatrix.captures.names import COMPUTE
-from anchormatrix.captures.table import NO_STREAM, Capture, is_collective, is_core
+from anchormatrix.captures.table import Capture, is_collective, is_core, is_without_stream
 from anchormatrix.records.attribution import Collectives, Family, Overlap, RankCollectives, Stream
 from anchormatrix.records.finding import Finding
 
@@ -153,9 +153,10 @@ def check_streams(capture: Capture) -> list[Finding]:
     for rank, kernels in capture.per_rank():
         main = compute_stream(kernels)
         collective = is_collective(kernels)
-        side = (kernels["stream"] != main).to_numpy() & (kernels["stream"] != NO_STREAM).to_numpy()
+        unnamed = is_without_stream(kernels)
+        side = (kernels["stream"] != main).to_numpy() & ~unnamed
         carriers = set(kernels["stream"][collective & side].astype(str))
-        unplaced = bool((collective & (kernels["stream"] == NO_STREAM).to_numpy()).any())
+        unplaced = bool((collective & unnamed).any())
         leaked = kernels[side & is_core(kernels, COMPUTE) & ~collective]
         for stream, rows in leaked.groupby("stream", observed=True):
             work = f"{len(rows)} compute kernels ({rows['dur_ns'].sum() / 1e6:.3f} ms)"

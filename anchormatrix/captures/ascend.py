@@ -20,13 +20,15 @@ import pyarrow.compute as pc
 from anchormatrix.captures.csvfile import UnusableRows, open_binary, read_columns, read_header
 from anchormatrix.captures.decimals import Bools, nanoseconds
 from anchormatrix.captures.names import (
-    AI_CPU,
     ASCEND_AICPU_COLLECTIVE,
     ASCEND_COLLECTIVE,
+    ASKED,
     COMMUNICATION,
+    COMPUTE,
     UNRECOGNISED,
     ascend_core,
     canonical_family,
+    meaning,
 )
 from anchormatrix.captures.table import NO_STREAM, OUTSIDE
 from anchormatrix.errors import InputError
@@ -79,7 +81,8 @@ def read_kernel_details(path: Path) -> RankKernels:
     good = _usable(raw, bad, start_ok, dur_ok, dur)
     if not good.all():
         raw, start, dur = raw.filter(pa.array(good)), start[good], dur[good]
-    kernels = {"step": _steps(raw), "stream": _streams(raw), **_named(raw)}
+    named = _named(raw)
+    kernels = {"step": _steps(raw), "stream": _streams(raw, named["communicator"]), **named}
     return RankKernels(
         pa.table({**kernels, "start_ns": pa.array(start), "dur_ns": pa.array(dur)}), rows_read, bad, STEP in names
     )
@@ -121,18 +124,28 @@ def _steps(raw: pa.Table) -> pa.Array:
     if STEP not in raw.column_names:
         return pa.array(np.zeros(raw.num_rows, np.int32))
     column = _one_chunk(raw[STEP])
-    numbers = [_whole(text.strip(), OUTSIDE) for text in column.dictionary.to_pylist()]
+    numbers = [whole_number(text.strip(), OUTSIDE) for text in column.dictionary.to_pylist()]
     if not any(number != OUTSIDE for number in numbers):
         numbers = [0] * len(numbers)  # the column is there and empty: a capture of one step
     return pa.array(np.asarray(numbers or [0], np.int32)[np.asarray(column.indices)])
 
 
-def _streams(raw: pa.Table) -> pa.DictionaryArray:
-    if STREAM not in raw.column_names:
-        return pa.array([NO_STREAM] * raw.num_rows, pa.string()).dictionary_encode()
-    column = _one_chunk(raw[STREAM])
-    trimmed = pc.utf8_trim_whitespace(column.dictionary)
-    return _relabel(column.indices, pc.if_else(pc.equal(trimmed, ""), NO_STREAM, trimmed))
+def _streams(raw: pa.Table, communicators: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Return the stream of each row; calls without one run beside each other, so they are kept apart by communicator:
+    ``N/A 445``."""
+    if STREAM in raw.column_names:
+        column = _one_chunk(raw[STREAM])
+        trimmed = pc.utf8_trim_whitespace(column.dictionary)
+        streams = _relabel(column.indices, pc.if_else(pc.equal(trimmed, ""), NO_STREAM, trimmed))
+    else:
+        streams = pa.array([NO_STREAM] * raw.num_rows, pa.string()).dictionary_encode()
+    labels, groups = streams.dictionary.to_pylist(), communicators.dictionary.to_pylist()
+    if NO_STREAM not in labels or not any(groups):
+        return streams
+    code, group = np.asarray(streams.indices), np.asarray(communicators.indices)
+    apart = (code == labels.index(NO_STREAM)) & np.asarray([bool(label) for label in groups])[group]
+    named = pa.array([*labels, *(f"{NO_STREAM} {label}" for label in groups)], pa.string())
+    return _relabel(pa.array(np.where(apart, len(labels) + group, code).astype(np.int32)), named)
 
 
 def _named(raw: pa.Table) -> dict[str, pa.DictionaryArray]:
@@ -144,39 +157,56 @@ def _named(raw: pa.Table) -> dict[str, pa.DictionaryArray]:
     cores = _relabel(core.indices, classes)
     families, communicators = _relabel(name.indices, family), _relabel(name.indices, communicator)
     families = _complete(raw, cores, families)
+    cores = _communicating(cores, families)
     return {"core": cores, "name": _relabel(name.indices, labels), "family": families, "communicator": communicators}
+
+
+def _communicating(cores: pa.DictionaryArray, families: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Move collectives that run on the computing engines (HCCL_OP_EXPANSION_MODE=AIV) to communication."""
+    labels, named = cores.dictionary.to_pylist(), np.asarray([text != "" for text in families.dictionary.to_pylist()])
+    if COMPUTE not in labels or not named.any():
+        return cores
+    code = np.asarray(cores.indices)
+    moved = (code == labels.index(COMPUTE)) & named[np.asarray(families.indices)]
+    if not moved.any():
+        return cores
+    return _relabel(
+        pa.array(np.where(moved, len(labels), code).astype(np.int32)), pa.array([*labels, COMMUNICATION], pa.string())
+    )
 
 
 def _collectives(names: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return family and communicator of each distinct name, both empty for a kernel that is no collective."""
-    found = pc.extract_regex(names, ASCEND_COLLECTIVE)
-    bare = pc.extract_regex(names, ASCEND_AICPU_COLLECTIVE)
-    operation = pc.fill_null(pc.coalesce(*(pc.struct_field(one, "family") for one in (found, bare))), "")
-    communicator = pc.fill_null(pc.coalesce(*(pc.struct_field(one, "communicator") for one in (found, bare))), "")
-    spelling = operation.dictionary_encode()
-    canonical = [canonical_family(text) if text else "" for text in spelling.dictionary.to_pylist()]
-    return pa.array(canonical, pa.string()).take(spelling.indices), communicator
+    own = np.asarray(pc.match_substring_regex(names, r"^(?i:hcom|hccl)|(?i:aicpukernel)"))
+    families, communicators = np.full(len(names), "", object), np.full(len(names), "", object)
+    places = np.flatnonzero(own)
+    if len(places):
+        asked = names.take(pa.array(places))
+        found, bare = (pc.extract_regex(asked, form) for form in (ASCEND_COLLECTIVE, ASCEND_AICPU_COLLECTIVE))
+        operation, communicator = (
+            pc.fill_null(pc.coalesce(*(pc.struct_field(one, field) for one in (found, bare))), "")
+            for field in ("family", "communicator")
+        )
+        spelling = operation.dictionary_encode()
+        canonical = [canonical_family(text) if text else "" for text in spelling.dictionary.to_pylist()]
+        families[places] = np.asarray(canonical, object)[np.asarray(spelling.indices)]
+        communicators[places] = communicator.to_numpy(zero_copy_only=False)
+    for place in np.flatnonzero(np.asarray(pc.match_substring_regex(names, ASKED)) & ~own).tolist():
+        families[place] = meaning(names[place].as_py()).family
+    return pa.array(families, pa.string()), pa.array(communicators, pa.string())
 
 
 def _complete(raw: pa.Table, cores: pa.DictionaryArray, families: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Make sure that no communication row loses its time: without a family by name, ``Type`` says it, or nothing does.
-
-    A collective's name on an AI core is a fused or misnamed compute kernel, so it keeps no family there.
-    """
-    core = np.asarray(cores.indices)
-    labels = np.asarray(cores.dictionary.to_pylist(), dtype=object)[core] if len(core) else core
-    family = families.dictionary.to_pylist()
-    named = np.asarray([text != "" for text in family] or [False])[np.asarray(families.indices)]
-    lost = (labels == COMMUNICATION) & ~named
-    misnamed = named & ~np.isin(labels, [COMMUNICATION, AI_CPU])
-    if not lost.any() and not misnamed.any():
+    """Make sure that no communication row loses its time: its name says the family, or ``Type``, or nothing does."""
+    core = np.asarray([text == COMMUNICATION for text in cores.dictionary.to_pylist()] or [False])
+    named = np.asarray([text != "" for text in families.dictionary.to_pylist()] or [False])
+    lost = core[np.asarray(cores.indices)] & ~named[np.asarray(families.indices)]
+    if not lost.any():
         return families
     text = np.asarray(families.cast(pa.string()).to_pylist(), dtype=object)
-    text[misnamed] = ""
-    if lost.any():
-        kinds = raw[TYPE].filter(pa.array(lost)).cast(pa.string()) if TYPE in raw.column_names else None
-        by_type = _collectives(pc.utf8_trim_whitespace(kinds.combine_chunks()))[0].to_pylist() if kinds else []
-        text[lost] = [family or UNRECOGNISED for family in by_type] or UNRECOGNISED
+    kinds = raw[TYPE].filter(pa.array(lost)).cast(pa.string()) if TYPE in raw.column_names else None
+    by_type = _collectives(pc.utf8_trim_whitespace(kinds.combine_chunks()))[0].to_pylist() if kinds else []
+    text[lost] = [family or UNRECOGNISED for family in by_type] or UNRECOGNISED
     return pa.array(text.tolist(), pa.string()).dictionary_encode()
 
 
@@ -212,8 +242,8 @@ def read_step_trace(path: Path, rank: int) -> pd.DataFrame:
         cell = dict(zip(names, (field.strip() for field in row), strict=True))
         if cell.get("Type", "rank") != "rank":
             continue
-        values["rank"].append(_whole(cell.get("Index", ""), rank))
-        values["step"].append(_whole(cell.get("Step", ""), 0))
+        values["rank"].append(whole_number(cell.get("Index", ""), rank))
+        values["step"].append(whole_number(cell.get("Step", ""), 0))
         for name, column in STEP_TABLE.items():
             values[column].append(_step_time(cell.get(name, "0"), name, f"{path}:{line}"))
     if not values["rank"]:
@@ -221,13 +251,13 @@ def read_step_trace(path: Path, rank: int) -> pd.DataFrame:
     return pd.DataFrame(values)
 
 
-def _whole(text: str, default: int) -> int:
-    """A number of a rank or step; nine digits are more than any has."""
-    return int(text) if text.isdecimal() and len(text) <= 9 else default
-
-
 def _step_time(text: str, name: str, where: str) -> int:
     ns, valid = nanoseconds(pa.array([text or "0"], pa.string()))
     if not valid[0]:
         raise InputError(f"{name} is {text!r}", where=where, expected="microseconds")
     return int(ns[0])
+
+
+def whole_number(text: str, default: int) -> int:
+    """A number of a rank or step; nine digits are more than any has."""
+    return int(text) if text.isdecimal() and len(text) <= 9 else default

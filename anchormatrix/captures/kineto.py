@@ -28,8 +28,8 @@ from anchormatrix.captures.kineto_events import (
     times_of,
     usable_events,
 )
-from anchormatrix.captures.launching import Launch, launched_by
 from anchormatrix.captures.names import COMMUNICATION, COMPUTE, COPY, asks_operator, torch_family
+from anchormatrix.captures.naming.launching import Launch, launched_by
 from anchormatrix.captures.table import MOST_RANKS
 from anchormatrix.errors import InputError
 

@@ -1,6 +1,6 @@
 """The names of kernels, and what they say: core class, family of the collective, communicator.
 
-Which kernels are communication stands in ``kernel_names.tsv``, with the source of each pattern.
+Which kernels are communication stands in ``naming/kernel_names.tsv``, with the source of each pattern.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from anchormatrix.captures.mangled import qualified_name
+from anchormatrix.captures.naming.mangled import qualified_name
 
 COMPUTE, COMMUNICATION, AI_CPU, COPY, OTHER = CORES = ("compute", "communication", "ai_cpu", "copy", "other")
 
@@ -52,6 +52,8 @@ LOOKS_COLLECTIVE = (
     r"|cross_device|multimem|userbuffers|(?:^|[_:])(?:[a-z]?[nrhmx]ccl|bkcl|cncl|flagcx|mscclp*)|(?:nv|roc|i)shmem"
 )
 _LOOKS_COLLECTIVE = re.compile(LOOKS_COLLECTIVE)
+# Of many names, those that may mean communication or are mangled; the others need not be asked one by one.
+ASKED = rf"(?i){LOOKS_COLLECTIVE}|dispatch|combine|^aiv_|^_z"
 _PLAIN = re.compile(r"i?(send|recv|receive|reduce|scatter|gather|broadcast|bcast|barrier)")
 _COMPOUND = re.compile(
     r"(allgatherv(?!ec)|allgather|allreduce|alltoallvc|alltoallv|alltoall|reducescatterv(?!ec)|reducescatter"
@@ -172,7 +174,7 @@ def _row(name: str) -> _Row | None:
 
 @cache
 def _table() -> tuple[re.Pattern[str], tuple[_Row, ...]]:
-    text = Path(__file__).with_name("kernel_names.tsv").read_text(encoding="utf-8")
+    text = (Path(__file__).parent / "naming" / "kernel_names.tsv").read_text(encoding="utf-8")
     lines = [line.split("\t") for line in text.splitlines() if line and not line.startswith("#")][1:]
     rows = tuple(
         _Row("" if family == "computing" else family, FUSED if fused == "yes" else SURE)

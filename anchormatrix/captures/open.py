@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from anchormatrix.captures.ascend import RankKernels, read_kernel_details, read_step_trace
 from anchormatrix.captures.kineto import TraceFile, is_trace, read_trace
-from anchormatrix.captures.name_findings import name_findings
 from anchormatrix.captures.names import CORES
+from anchormatrix.captures.naming.findings import name_findings
 from anchormatrix.captures.table import MOST_RANKS, OUTSIDE, Capture, empty_windows
 from anchormatrix.errors import InputError
 

@@ -17,7 +17,7 @@ STEP_COLUMNS = (
 )
 OUTSIDE = -1
 MOST_RANKS = 32767  # what the rank column can hold
-NO_STREAM = "N/A"
+NO_STREAM = "N/A"  # ``N/A 445``: calls on communicator 445 whose stream the files do not name
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,12 @@ def is_core(kernels: pd.DataFrame, *cores: str) -> np.ndarray:
     categories = kernels["core"].cat.categories
     wanted = [number for number, core in enumerate(categories) if core in cores]
     return np.isin(kernels["core"].cat.codes.to_numpy(), wanted)
+
+
+def is_without_stream(kernels: pd.DataFrame) -> np.ndarray:
+    """Return a mask of the rows whose stream the files do not name."""
+    without = np.asarray([str(label).startswith(NO_STREAM) for label in kernels["stream"].cat.categories] or [False])
+    return np.asarray(without[kernels["stream"].cat.codes.to_numpy()])
 
 
 def empty_windows() -> pd.DataFrame:

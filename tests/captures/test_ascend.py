@@ -43,7 +43,7 @@ def test_a_row_becomes_integers_and_categories(tmp_path):
         },
         {
             "step": 1,
-            "stream": "N/A",
+            "stream": "N/A 445",
             "core": "communication",
             "name": "hcom_alltoall__445_12_1",
             "family": "alltoall",

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from anchormatrix.captures import names
-from anchormatrix.captures.mangled import qualified_name
 from anchormatrix.captures.names import FUSED, LOOKALIKE, SURE, UNKNOWN_FAMILY, UNRECOGNISED, meaning, operator_family
+from anchormatrix.captures.naming.mangled import qualified_name
 
 COLLECTIVES = {
     "void ncclKernel_AllGather_RING_LL_Sum_int8_t(ncclDevComm*)": "allGather",
@@ -184,7 +184,7 @@ def test_the_qualified_name_of_odd_names(name, qualified):
 
 
 def test_every_pattern_has_a_family_and_a_source():
-    path = Path(names.__file__).with_name("kernel_names.tsv")
+    path = Path(names.__file__).parent / "naming" / "kernel_names.tsv"
     lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
     assert lines[0].split("\t") == ["pattern", "family", "fused", "source"]
     known = {*names._FAMILIES.values(), "operator", "computing", "own"}

@@ -9,8 +9,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anchormatrix.captures.mangled import qualified_name
-from anchormatrix.captures.names import FUSED, LOOKALIKE, LOOKS_COLLECTIVE, UNRECOGNISED, meaning
+from anchormatrix.captures.names import ASKED, FUSED, LOOKALIKE, UNRECOGNISED, meaning
+from anchormatrix.captures.naming.mangled import qualified_name
 from anchormatrix.captures.table import is_collective
 from anchormatrix.records.finding import Finding
 
@@ -48,16 +48,18 @@ def _masked(kernels: pd.DataFrame, mask: np.ndarray) -> pd.DataFrame:
 
 
 def _named(kernels: pd.DataFrame, mask: np.ndarray, doubt: str) -> pd.DataFrame:
-    """Return the rows within ``mask`` whose name has this doubt; only names with a collective's words are asked."""
-    column = kernels["name"].cat
-    words = rf"(?i){LOOKS_COLLECTIVE}|dispatch|combine|^_z"
-    asked = np.asarray(pc.match_substring_regex(pa.array(column.categories, pa.string()), words))
-    present = np.zeros(len(column.categories), bool)
-    present[column.codes.to_numpy()[mask]] = True
-    matching = np.zeros(len(column.categories), bool)
-    for number in np.flatnonzero(asked & present).tolist():
-        matching[number] = meaning(column.categories[number]).doubt == doubt
-    return _masked(kernels, mask & matching[column.codes.to_numpy()])
+    """Return the rows within ``mask`` whose name has this doubt; only names with a collective's words are asked, and
+    of HCCL's own, of which each call has another name, none."""
+    labels = pa.array(kernels["name"].cat.categories, pa.string())
+    codes = kernels["name"].cat.codes.to_numpy()
+    asked = np.array(pc.match_substring_regex(labels, ASKED))
+    asked[asked] &= ~np.asarray(pc.match_substring_regex(labels.filter(pa.array(asked)), r"^(?i:hcom|hccl)"))
+    if not asked.any():
+        return kernels.iloc[:0]
+    asked &= np.bincount(codes[mask], minlength=len(labels)) > 0
+    for number in np.flatnonzero(asked).tolist():
+        asked[number] = meaning(labels[number].as_py()).doubt == doubt
+    return _masked(kernels, mask & asked[codes])
 
 
 def _finding(rows: pd.DataFrame, kind: str, text: str) -> Iterator[Finding]:

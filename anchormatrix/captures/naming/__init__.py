@@ -1,0 +1,1 @@
+"""What says which kernels are communication: the table of names, C++ names, launching operators, findings."""
