@@ -56,7 +56,13 @@ def main() -> int:
         release_ns=round(args.release_delta * 1000),
         drain_ratio=args.drain_ratio,
     )
-    result = attribute_directory(args.profile_dir, options, limit_pct=args.unusable_pct, contract=args.contract)
+    result = attribute_directory(
+        args.profile_dir,
+        options,
+        limit_pct=args.unusable_pct,
+        every_rank=args.every_rank,
+        contract=args.contract,
+    )
     for target in filter(None, (args.out, args.json)):
         write_record(target, result)
     if result.status is not AttributionStatus.ANALYSED or result.steps is None:

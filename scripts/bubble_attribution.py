@@ -73,7 +73,7 @@ def main() -> int:
     for note in (finding for finding in said if finding.kind != REFUSED):
         print(f"\nnote: no producer lag: {note.text}")
     refused = [finding for finding in said if finding.kind == REFUSED]
-    return finish({"step": choice.step, "why": choice.why, "ranks": rows}, refused, args.json)
+    return finish({"step": choice.step, "why": choice.why, "ranks": rows}, [*capture.findings, *refused], args.json)
 
 
 if __name__ == "__main__":

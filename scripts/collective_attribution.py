@@ -39,7 +39,7 @@ def main() -> int:
     show("Streams", ({"rank": r["rank"], **row} for r in ranks for row in r["streams"]))
     for note in concurrency(found):
         print(f"\nnote: {note.text}")
-    findings = [*reconcile(found, layers=args.layers, steps=steps), *check_streams(capture)]
+    findings = [*capture.findings, *reconcile(found, layers=args.layers, steps=steps), *check_streams(capture)]
     return finish({"layers": args.layers, "steps": steps, **values}, findings, args.json)
 
 

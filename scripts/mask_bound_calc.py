@@ -66,7 +66,7 @@ def main() -> int:
         if one.achievement is not None and one.achievement > 1
     ]
     values = {"step": choice.step, "why": choice.why, "arm": str(args.profile_dir), "ranks": rows}
-    return finish(values, findings, args.json)
+    return finish(values, [*capture.findings, *findings], args.json)
 
 
 if __name__ == "__main__":

@@ -67,11 +67,18 @@ class AttributionOptions:
 
 
 def attribute_directory(
-    directory: Path | str, options: AttributionOptions, *, limit_pct: float = LIMIT_PCT, contract: str | None = None
+    directory: Path | str,
+    options: AttributionOptions,
+    *,
+    limit_pct: float = LIMIT_PCT,
+    every_rank: bool = False,
+    contract: str | None = None,
 ) -> Attribution:
     """Return every analysis of a capture, or why it was refused when it cannot be analysed."""
     try:
-        return attribute(load_capture(directory, limit_pct=limit_pct), options, contract=contract)
+        return attribute(
+            load_capture(directory, limit_pct=limit_pct, every_rank=every_rank), options, contract=contract
+        )
     except InputError as error:
         form = options.form.name if options.form else None
         return Attribution(contract=contract, form=form, status=AttributionStatus.REFUSED, reason=str(error))

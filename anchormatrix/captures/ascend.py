@@ -153,7 +153,7 @@ def _named(raw: pa.Table) -> dict[str, pa.DictionaryArray]:
     name, core = _one_chunk(raw[NAME]), _one_chunk(raw[CORE])
     classes = pa.array([ascend_core(text) for text in core.dictionary.to_pylist()], pa.string())
     labels = pc.utf8_trim_whitespace(name.dictionary)
-    family, communicator = _collectives(labels)
+    family, communicator = collectives_of(labels)
     cores = _relabel(core.indices, classes)
     families, communicators = _relabel(name.indices, family), _relabel(name.indices, communicator)
     families = _complete(raw, cores, families)
@@ -175,7 +175,7 @@ def _communicating(cores: pa.DictionaryArray, families: pa.DictionaryArray) -> p
     )
 
 
-def _collectives(names: pa.Array) -> tuple[pa.Array, pa.Array]:
+def collectives_of(names: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return family and communicator of each distinct name, both empty for a kernel that is no collective."""
     own = np.asarray(pc.match_substring_regex(names, r"^(?i:hcom|hccl)|(?i:aicpukernel)"))
     families, communicators = np.full(len(names), "", object), np.full(len(names), "", object)
@@ -205,7 +205,7 @@ def _complete(raw: pa.Table, cores: pa.DictionaryArray, families: pa.DictionaryA
         return families
     text = np.asarray(families.cast(pa.string()).to_pylist(), dtype=object)
     kinds = raw[TYPE].filter(pa.array(lost)).cast(pa.string()) if TYPE in raw.column_names else None
-    by_type = _collectives(pc.utf8_trim_whitespace(kinds.combine_chunks()))[0].to_pylist() if kinds else []
+    by_type = collectives_of(pc.utf8_trim_whitespace(kinds.combine_chunks()))[0].to_pylist() if kinds else []
     text[lost] = [family or UNRECOGNISED for family in by_type] or UNRECOGNISED
     return pa.array(text.tolist(), pa.string()).dictionary_encode()
 

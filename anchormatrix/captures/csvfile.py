@@ -90,6 +90,15 @@ def read_header(path: Path) -> list[str]:
     return names
 
 
+def holds_rows(path: Path) -> bool:
+    """Whether anything stands behind the header; a file that cannot be read does, so that it is refused by name."""
+    try:
+        with open_binary(path) as stream:
+            return any(line.strip() for line in islice(stream, 1, None))
+    except (OSError, EOFError, zlib.error):
+        return True
+
+
 def read_columns(path: Path, columns: Sequence[str], text: Sequence[str]) -> tuple[pa.Table, UnusableRows]:
     """Read some columns as dictionary-encoded text, those in ``text`` as plain text.
 

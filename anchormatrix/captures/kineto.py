@@ -40,6 +40,10 @@ _NOT_COMPUTE = ("c10d::", "_c10d_functional::", "c10d_functional::", "gloo:", "r
 _WRAPPER_SHARE = 0.5
 
 
+class EmptyTraceError(InputError):
+    """A trace that is whole and holds neither kernels nor operators."""
+
+
 @dataclass(frozen=True)
 class TraceFile:
     """One rank's trace: kernels as an Arrow table (all kernel columns but ``rank``), annotated steps, bad events."""
@@ -86,7 +90,9 @@ def read_trace(path: Path) -> TraceFile:
         operators = [event for category in _OPERATOR for event in groups.get(category, ())]
         table, read = _operator_table(operators, complete, windows, bad)
     if not read:
-        raise InputError("holds no kernel and no operator", where=str(path), todo="was anything running when captured?")
+        raise EmptyTraceError(
+            "holds no kernel and no operator", where=str(path), todo="was anything running when captured?"
+        )
     info = document.get("distributedInfo") if isinstance(document, dict) else None
     rank = info.get("rank") if isinstance(info, dict) else None
     stated = rank if isinstance(rank, int) and not isinstance(rank, bool) and 0 <= rank <= MOST_RANKS else None

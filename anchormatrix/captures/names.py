@@ -21,6 +21,12 @@ _ASCEND_CORES = {
     "MIX_AIV": COMPUTE,
     "HCCL": COMMUNICATION,
     "COMMUNICATION": COMMUNICATION,
+    # Task types of the device's tasks, of older and newer profilers.
+    "KERNEL_AICORE": COMPUTE,
+    "KERNEL_AIVEC": COMPUTE,
+    "KERNEL_MIX_AIC": COMPUTE,
+    "KERNEL_MIX_AIV": COMPUTE,
+    "KERNEL_AICPU": AI_CPU,
     "AI_CPU": AI_CPU,
     "SDMA": COPY,
     "SDMA_SQE": COPY,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -15,24 +15,29 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from anchormatrix.captures.ascend import RankKernels, read_kernel_details, read_step_trace
-from anchormatrix.captures.kineto import TraceFile, is_trace, read_trace
+from anchormatrix.captures.ascend import RankKernels, read_kernel_details
+from anchormatrix.captures.csvfile import holds_rows
+from anchormatrix.captures.kineto import EmptyTraceError, TraceFile, is_trace, read_trace
 from anchormatrix.captures.names import CORES
 from anchormatrix.captures.naming.findings import name_findings
+from anchormatrix.captures.step_tables import is_cluster_table, read_step_tables
 from anchormatrix.captures.table import MOST_RANKS, OUTSIDE, Capture, empty_windows
+from anchormatrix.captures.trace_view import is_trace_view, read_trace_view
 from anchormatrix.errors import InputError
+from anchormatrix.records.finding import Finding
 
 LIMIT_PCT = 1.0
 _RANK = re.compile(r"rank[-_ ]?(\d{1,5})(?!\d)", re.IGNORECASE)
 _PROFILER_INFO = re.compile(r"profiler_info_(\d{1,5})\.json(?:\.gz)?")
 
 
-def load_capture(directory: Path | str, *, limit_pct: float = LIMIT_PCT) -> Capture:
+def load_capture(directory: Path | str, *, limit_pct: float = LIMIT_PCT, every_rank: bool = False) -> Capture:
     """Read every rank below ``directory`` (or a single file).
 
     Ascend output is one directory per rank (its rank from ``profiler_info_<rank>.json``, from ``rank<k>`` in the path,
     or by order), torch traces are one file per rank. Raises :class:`InputError` when nothing is found, a rank occurs
-    twice, or more than ``limit_pct`` percent of a file's rows are unusable (with the first such line).
+    twice, or more than ``limit_pct`` percent of a file's rows are unusable (with the first such line). A rank whose
+    table is empty is left out, which is a finding; with ``every_rank`` it refuses the capture.
     """
     root = Path(directory)
     if not root.exists():
@@ -41,10 +46,12 @@ def load_capture(directory: Path | str, *, limit_pct: float = LIMIT_PCT) -> Capt
     kernels = [path for path in files if path.name.startswith("kernel_details") and _is(path, ".csv")]
     steps = [path for path in files if "step_trace_time" in path.name and _is(path, ".csv")]
     if kernels or steps:
-        return _load_ascend(root, kernels, steps, limit_pct)
+        return _load_ascend(root, kernels, steps, limit_pct, every_rank)
     traces = [path for path in files if _is(path, ".json") and is_trace(path)]
+    if views := [path for path in traces if is_trace_view(path)]:
+        return _load_trace_views(root, views, limit_pct, every_rank)
     if traces:
-        return _load_kineto(root, traces, limit_pct)
+        return _load_kineto(root, traces, limit_pct, every_rank)
     raise InputError(
         f"holds no profiler output ({len(files)} files)",
         where=str(root),
@@ -120,34 +127,67 @@ def _read_all(paths: list[Path], read: Callable[[Path], object]) -> list[object]
         return list(pool.map(read, paths))
 
 
-def _load_ascend(root: Path, kernel_files: list[Path], step_files: list[Path], limit_pct: float) -> Capture:
+def _load_ascend(
+    root: Path, kernel_files: list[Path], step_files: list[Path], limit_pct: float, every_rank: bool
+) -> Capture:
     notes: list[str] = []
-    folders = _ranks(root, kernel_files or step_files, notes)
-    read = [one for one in _read_all(kernel_files, read_kernel_details) if isinstance(one, RankKernels)]
-    for path, one in zip(kernel_files, read, strict=True):
+    clusters = [path for path in step_files if is_cluster_table(path)]
+    own = [path for path in step_files if path not in clusters]
+    ranks = _ranks(root, kernel_files or own, notes)
+    held = [path for path in kernel_files if holds_rows(path)]
+    empty = {path: ranks[path] for path in kernel_files if path not in held}
+    findings = _left_out(empty, "has a header and no rows", bool(held), every_rank)
+    read = [one for one in _read_all(held, read_kernel_details) if isinstance(one, RankKernels)]
+    for path, one in zip(held, read, strict=True):
         one.bad.refuse_above(limit_pct, one.rows_read, str(path))
-        if not one.table.num_rows:
-            raise InputError("has a header and no rows", where=str(path), todo="the capture is empty: capture again")
-    beside = {path.parent: rank for path, rank in folders.items()}
-    tables = []
-    for path in step_files:
-        stated = beside.get(path.parent, _stated_rank(root, path))
-        tables.append(read_step_trace(path, stated if stated is not None else 0))
-    steps = _step_table(tables) if tables else None
+    beside = {path.parent: rank for path, rank in ranks.items()}
+    stated = {path: beside.get(path.parent, _stated_rank(root, path)) for path in own}
+    steps, contradictions = read_step_tables({path: rank or 0 for path, rank in stated.items()}, clusters, notes)
     if steps is not None:
-        read = [_with_step(one, steps, folders[path], notes) for path, one in zip(kernel_files, read, strict=True)]
-    causes = sum((one.bad.causes for one in read), Counter())
-    kernels = _kernel_frame([(folders[path], one.table) for path, one in zip(kernel_files, read, strict=True)])
+        read = [_with_step(one, steps, ranks[path], notes) for path, one in zip(held, read, strict=True)]
+    kernels = _kernel_frame([(ranks[path], one.table) for path, one in zip(held, read, strict=True)])
     return Capture(
         kernels=kernels,
         steps=steps,
         windows=empty_windows(),
         family="ascend",
         rows_read=sum(one.rows_read for one in read),
-        rows_unusable=dict(causes),
+        rows_unusable=dict(sum((one.bad.causes for one in read), Counter())),
         sources=tuple(str(path) for path in (*kernel_files, *step_files)),
         notes=tuple(notes),
-        findings=tuple(name_findings(kernels)),
+        findings=(*findings, *contradictions, *name_findings(kernels)),
+    )
+
+
+def _left_out(empty: Mapping[Path, int], what: str, others: bool, every_rank: bool) -> list[Finding]:
+    """Return a finding for the ranks whose files are empty; raise when they are all there is, or all are asked for."""
+    for path in empty:
+        if every_rank or not others:
+            raise InputError(what, where=str(path), todo="the capture is empty: capture again")
+    return [Finding("empty_rank", f"rank {rank} is left out: {path} {what}", (rank,)) for path, rank in empty.items()]
+
+
+def _load_trace_views(root: Path, paths: list[Path], limit_pct: float, every_rank: bool) -> Capture:
+    notes = ["read from trace_view.json: kernel_details.csv is not there"]
+    ranks = _ranks(root, paths, notes)
+    read = dict(zip(paths, map(read_trace_view, paths), strict=True))
+    for path, (_, _, bad, count) in read.items():
+        bad.refuse_above(limit_pct, count, str(path))
+    held = [path for path, (table, *_) in read.items() if table.num_rows]
+    empty = {path: ranks[path] for path in paths if path not in held}
+    findings = _left_out(empty, "holds no task of the device and no collective", bool(held), every_rank)
+    kernels = _kernel_frame([(ranks[path], read[path][0]) for path in held])
+    windows = [(ranks[path], *window) for path in held for window in read[path][1]]
+    return Capture(
+        kernels=kernels,
+        steps=None,
+        windows=pd.DataFrame(windows, columns=["rank", "step", "start_ns", "end_ns"]) if windows else empty_windows(),
+        family="ascend",
+        rows_read=sum(count for *_, count in read.values()),
+        rows_unusable=dict(sum((bad.causes for _, _, bad, _ in read.values()), Counter())),
+        sources=tuple(map(str, paths)),
+        notes=tuple(notes),
+        findings=(*findings, *name_findings(kernels)),
     )
 
 
@@ -163,22 +203,17 @@ def _with_step(one: RankKernels, steps: pd.DataFrame, rank: int, notes: list[str
     return replace(one, table=one.table.set_column(one.table.column_names.index("step"), "step", step))
 
 
-def _step_table(tables: list[pd.DataFrame]) -> pd.DataFrame:
-    steps = pd.concat(tables, ignore_index=True).sort_values(["rank", "step"], kind="stable", ignore_index=True)
-    again = steps.duplicated(["rank", "step"])
-    if again.any():
-        rank, step = steps[again][["rank", "step"]].iloc[0].tolist()
-        raise InputError(
-            f"step {step} of rank {rank} occurs twice", where="step_trace_time.csv", expected="one capture"
-        )
-    return steps
-
-
-def _load_kineto(root: Path, paths: list[Path], limit_pct: float) -> Capture:
+def _load_kineto(root: Path, files: list[Path], limit_pct: float, every_rank: bool) -> Capture:
     notes: list[str] = []
-    read = [one for one in _read_all(paths, read_trace) if isinstance(one, TraceFile)]
+    found = dict(zip(files, _read_all(files, _read_or_empty), strict=True))
+    read = [one for one in found.values() if isinstance(one, TraceFile)]
+    paths = [path for path, one in found.items() if isinstance(one, TraceFile)]
     for path, one in zip(paths, read, strict=True):
         one.bad.refuse_above(limit_pct, one.rows_read, str(path))
+    empty = (
+        {path: rank for path, rank in _ranks(root, files, []).items() if path not in paths} if paths != files else {}
+    )
+    findings = _left_out(empty, "holds no kernel and no operator", bool(paths), every_rank)
     inside = {path: one.rank for path, one in zip(paths, read, strict=True) if one.rank is not None}
     if len(inside) == len(paths) and len(set(inside.values())) == len(paths):
         ranks = inside
@@ -196,8 +231,15 @@ def _load_kineto(root: Path, paths: list[Path], limit_pct: float) -> Capture:
         rows_unusable=dict(causes),
         sources=tuple(str(path) for path in paths),
         notes=tuple(notes),
-        findings=tuple(name_findings(kernels)),
+        findings=(*findings, *name_findings(kernels)),
     )
+
+
+def _read_or_empty(path: Path) -> TraceFile | None:
+    try:
+        return read_trace(path)
+    except EmptyTraceError:
+        return None
 
 
 def _kernel_frame(tables: list[tuple[int, pa.Table]]) -> pd.DataFrame:

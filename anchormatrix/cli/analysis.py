@@ -35,6 +35,11 @@ def capture_parser(description: str | None) -> argparse.ArgumentParser:
         help="directory the profiler wrote to: ASCEND_PROFILER_OUTPUT of each rank, or one torch trace per rank; all "
         "ranks below it are read",
     )
+    parser.add_argument(
+        "--every-rank",
+        action="store_true",
+        help="refuse a capture of which a rank is empty, instead of reading the others",
+    )
     add_limit(parser)
     add_json(parser)
     return parser
@@ -58,7 +63,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 def load(args: argparse.Namespace) -> Capture:
     """Read the capture and say what was read."""
-    capture = load_capture(args.profile_dir, limit_pct=args.unusable_pct)
+    capture = load_capture(args.profile_dir, limit_pct=args.unusable_pct, every_rank=args.every_rank)
     unusable = ", ".join(f"{count} {cause}" for cause, count in capture.rows_unusable.items())
     ranks = ", ".join(map(str, capture.ranks)) or "none"
     print(f"{capture.rows_read} rows of ranks {ranks} ({capture.family}), unusable: {unusable or 'none'}")

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from anchormatrix.attribution.steps import decompose
 from anchormatrix.captures.ascend import read_kernel_details, read_step_trace
 from anchormatrix.captures.csvfile import OPEN_QUOTE, WRONG_FIELDS
 from anchormatrix.captures.open import load_capture
@@ -261,3 +262,32 @@ def test_a_bad_step_table_is_refused_with_its_line(tmp_path):
     path.write_text(f"{STEP_HEADER}\n0,7,ten,3,1,4,2.25,15.75,0,0\n")
     with pytest.raises(InputError, match=r"step_trace_time.csv:2: Computing is 'ten'"):
         read_step_trace(path, 0)
+
+
+def test_a_collective_on_an_ai_vector_core_is_communication(tmp_path):
+    """With HCCL_OP_EXPANSION_MODE=AIV the collective is a kernel of its own beside the row of the operation."""
+    written(
+        tmp_path,
+        HEADER,
+        "1,1,2,MatMul,MatMul,AI_CORE,1000.000,500.000,N/A",
+        "1,N/A,N/A,hcom_allReduce__445_1_1,hcom_allReduce_,COMMUNICATION,1500.000,100.000,N/A",
+        "1,3,2,aiv_all_reduce_910b_bfloat16_t,aiv,AI_VECTOR_CORE,1505.000,90.000,N/A",
+        "1,1,2,MatMul,MatMul,AI_CORE,1600.000,500.000,N/A",
+    )
+    step = decompose(load_capture(tmp_path)).iloc[0]
+    assert (step["computing_ns"], step["communication_ns"]) == (1_000_000, 100_000)
+
+
+def test_calls_without_a_stream_are_kept_apart_by_communicator(tmp_path):
+    rows = [
+        f"1,N/A,N/A,hcom_alltoall__{group}_{call}_1,,HCCL,{call}.000,2.000,N/A" for call in (0, 1) for group in "45"
+    ]
+    found = rows_of(written(tmp_path, HEADER, MATMUL, *rows))
+    assert [row["stream"] for row in found] == ["16", "N/A 4", "N/A 5", "N/A 4", "N/A 5"]
+
+
+def test_a_fused_operator_that_only_looks_like_a_collective_computes_and_is_a_finding(tmp_path):
+    written(tmp_path, HEADER, MATMUL, "1,7,16,AllGatherMatmul_3,AllGatherMatmul,MIX_AIC,1.000,2.000,N/A")
+    capture = load_capture(tmp_path)
+    assert capture.kernels["core"].tolist() == ["compute", "compute"]
+    assert [one.kind for one in capture.findings] == ["unexplained_name"]

@@ -175,3 +175,58 @@ def test_a_folder_that_may_not_be_read_is_named(tmp_path):
             load_capture(tmp_path)
     finally:
         (tmp_path / "rank0").chmod(0o755)
+
+
+STEPS = "Device_id,Step,Computing,Communication(Not Overlapped),Overlapped,Communication,Free,Stage"
+
+
+def ranks_with_cluster(root: Path, *, computing: int = 500) -> None:
+    """Two ranks with tables of their own, and what msprof-analyze writes beside them."""
+    for rank in (0, 1):
+        path = ascend(root, f"rank{rank}_ascend_pt")
+        (path.parent / "step_trace_time.csv").write_text(f"{STEPS}\n{rank},1,500,100,0,100,0,600\n")
+    folder = root / "cluster_analysis_output"
+    folder.mkdir()
+    rows = [f"1,rank,{rank},{computing},100,0,100,0,600" for rank in (0, 1, 2)]
+    header = STEPS.replace("Device_id,Step,", "Step,Type,Index,")
+    (folder / "cluster_step_trace_time.csv").write_text("\n".join([header, *rows, ""]))
+
+
+def test_a_clusters_table_beside_the_ranks_is_compared_with_theirs(tmp_path):
+    ranks_with_cluster(tmp_path)
+    capture = load_capture(tmp_path)
+    assert (capture.ranks, capture.findings) == ((0, 1), ())
+    assert capture.steps is not None and capture.steps["rank"].tolist() == [0, 1, 2]
+    assert capture.notes == (
+        "cluster_step_trace_time.csv and the ranks' own step tables agree on 2 steps",
+        "ranks 2 have no step table of their own: cluster_step_trace_time.csv says their steps",
+    )
+
+
+def test_a_clusters_table_that_contradicts_the_ranks_is_a_finding(tmp_path):
+    ranks_with_cluster(tmp_path, computing=503)
+    capture = load_capture(tmp_path)
+    assert capture.steps is not None and capture.steps["computing_ns"].tolist() == [500_000, 500_000, 503_000]
+    (finding,) = capture.findings
+    assert (finding.kind, finding.ranks) == ("cluster_table", (0, 1))
+    assert "in 2 of 2 steps: rank 0 step 1 computing 0.500 ms, there 0.503 ms" in finding.text
+
+
+def test_an_empty_rank_does_not_refuse_the_others_unless_asked(tmp_path):
+    ascend(tmp_path, "rank0")
+    ascend(tmp_path, "rank1").write_text(HEADER + "\n\n")
+    ascend(tmp_path, "rank2").write_text("")
+    capture = load_capture(tmp_path)
+    assert capture.ranks == (0,)
+    assert [(one.kind, one.ranks) for one in capture.findings] == [("empty_rank", (1,)), ("empty_rank", (2,))]
+    with pytest.raises(InputError, match=r"rank1.*has a header and no rows"):
+        load_capture(tmp_path, every_rank=True)
+
+
+def test_a_trace_with_metadata_only_does_not_refuse_the_others_unless_asked(tmp_path):
+    trace(tmp_path, "rank0.json")
+    (tmp_path / "rank1.json").write_text('{"traceEvents": [{"ph": "M", "name": "process_name", "pid": 0, "args": {}}]}')
+    capture = load_capture(tmp_path)
+    assert (capture.ranks, [(one.kind, one.ranks) for one in capture.findings]) == ((0,), [("empty_rank", (1,))])
+    with pytest.raises(InputError, match=r"rank1\.json: holds no kernel and no operator"):
+        load_capture(tmp_path, every_rank=True)
