@@ -129,18 +129,37 @@ def _overlaps(groups: list[Group]) -> Iterator[Overlap]:
 
 def _streams(kernels: pd.DataFrame) -> Iterator[Stream]:
     """What runs on each stream."""
-    table = kernels.groupby(["stream", "core"], observed=True)["dur_ns"].agg(["size", "sum"]).reset_index()
-    for row in table.to_dict("records"):
-        yield Stream(stream=row["stream"], core=row["core"], kernels=row["size"], total_ms=ms(row["sum"]))
+    streams, cores = kernels["stream"].cat, kernels["core"].cat
+    key = streams.codes.to_numpy().astype(np.int64) * len(cores.categories) + cores.codes.to_numpy()
+    size = len(streams.categories) * len(cores.categories)
+    counts, total = np.bincount(key, minlength=size), _sums(key, kernels["dur_ns"].to_numpy(), size)
+    for place in np.flatnonzero(counts).tolist():
+        stream, core = divmod(place, len(cores.categories))
+        yield Stream(
+            stream=str(streams.categories[stream]),
+            core=str(cores.categories[core]),
+            kernels=int(counts[place]),
+            total_ms=ms(total[place]),
+        )
+
+
+def _sums(key: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
+    """Return the sum of ``values`` by key, as integers."""
+    total = np.zeros(size, np.int64)
+    np.add.at(total, key, values)
+    return total
 
 
 def compute_stream(kernels: pd.DataFrame) -> str | None:
     """Return the stream with the most compute time of one rank's kernels, or None when nothing computes."""
-    rows = kernels[compute_mask(kernels)]
-    if rows.empty:
+    mask = compute_mask(kernels)
+    if not mask.any():
         return None
-    totals = rows.groupby("stream", observed=True)["dur_ns"].sum()
-    return str(totals.idxmax())
+    streams = kernels["stream"].cat
+    length = np.where(mask, kernels["dur_ns"].to_numpy(), 0)
+    totals = _sums(streams.codes.to_numpy().astype(np.int64), length, len(streams.categories))
+    seen = np.bincount(streams.codes.to_numpy()[mask], minlength=len(totals)) > 0
+    return str(streams.categories[int(np.where(seen, totals, -1).argmax())])
 
 
 def check_streams(capture: Capture) -> list[Finding]:
@@ -155,9 +174,12 @@ def check_streams(capture: Capture) -> list[Finding]:
         collective = is_collective(kernels)
         unnamed = is_without_stream(kernels)
         side = (kernels["stream"] != main).to_numpy() & ~unnamed
+        leaking = side & is_core(kernels, COMPUTE) & ~collective
+        if not leaking.any():
+            continue
         carriers = set(kernels["stream"][collective & side].astype(str))
         unplaced = bool((collective & unnamed).any())
-        leaked = kernels[side & is_core(kernels, COMPUTE) & ~collective]
+        leaked = kernels[leaking]
         for stream, rows in leaked.groupby("stream", observed=True):
             work = f"{len(rows)} compute kernels ({rows['dur_ns'].sum() / 1e6:.3f} ms)"
             if str(stream) in carriers:

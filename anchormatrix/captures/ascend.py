@@ -17,8 +17,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anchormatrix.captures.csvfile import UnusableRows, open_binary, read_columns, read_header
-from anchormatrix.captures.decimals import Bools, nanoseconds
+from anchormatrix.captures.csvfile import UnusableRows, line_of, open_binary, read_columns, read_header
+from anchormatrix.captures.decimals import Bools, Int64s, nanoseconds
 from anchormatrix.captures.names import (
     ASCEND_AICPU_COLLECTIVE,
     ASCEND_COLLECTIVE,
@@ -74,11 +74,12 @@ def read_kernel_details(path: Path) -> RankKernels:
             todo="is it a kernel_details.csv?",
         )
     columns = [NAME, CORE, START, DURATION, *(name for name in (STEP, STREAM, TYPE) if name in names)]
-    raw, bad = read_columns(path, columns, text=(START, DURATION))
+    raw, bad = read_columns(path, columns, microseconds=(START, DURATION))
     rows_read = raw.num_rows + bad.total
-    start, start_ok = nanoseconds(raw[START])
-    dur, dur_ok = nanoseconds(raw[DURATION])
-    good = _usable(raw, bad, start_ok, dur_ok, dur)
+    start, start_ok = _times(raw[START])
+    dur, dur_ok = _times(raw[DURATION])
+    good = _usable(path, bad, start_ok, dur_ok, dur)
+    raw = raw.drop_columns([START, DURATION])
     if not good.all():
         raw, start, dur = raw.filter(pa.array(good)), start[good], dur[good]
     named = _named(raw)
@@ -88,7 +89,14 @@ def read_kernel_details(path: Path) -> RankKernels:
     )
 
 
-def _usable(raw: pa.Table, bad: UnusableRows, start_ok: Bools, dur_ok: Bools, dur: np.ndarray) -> Bools:
+def _times(column: pa.ChunkedArray) -> tuple[Int64s, Bools]:
+    """Return a column of ns and which of them are one."""
+    if not column.null_count:
+        return column.to_numpy(), np.ones(len(column), np.bool_)
+    return pc.fill_null(column, 0).to_numpy(), np.asarray(pc.is_valid(column).to_numpy())
+
+
+def _usable(path: Path, bad: UnusableRows, start_ok: Bools, dur_ok: Bools, dur: np.ndarray) -> Bools:
     """Return which rows have a start and a duration; count the others, each under its first cause."""
     causes = (
         ("start time is not an exact number", ~start_ok),
@@ -99,9 +107,8 @@ def _usable(raw: pa.Table, bad: UnusableRows, start_ok: Bools, dur_ok: Bools, du
     for cause, mask in causes:
         count = int(mask.sum())
         if count:
-            row = int(mask.argmax())
-            shown = ",".join(str(raw[name][row].as_py()) for name in (NAME, CORE, START, DURATION))
-            bad.add(cause, bad.first_line if unusable_lines else row + 2, shown, count)
+            line = bad.first_line if unusable_lines else int(mask.argmax()) + 2
+            bad.add(cause, line, line_of(path, line), count)
     return start_ok & dur_ok & (dur >= 0)
 
 
@@ -116,7 +123,8 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.DictionaryArray:
 def _relabel(codes: pa.Array, labels: pa.Array) -> pa.DictionaryArray:
     """Return ``codes`` under new labels, equal labels merged."""
     merged = labels.dictionary_encode()
-    return pa.DictionaryArray.from_arrays(merged.indices.take(codes), merged.dictionary)
+    narrow = merged.indices.cast(pa.int8()) if len(merged.dictionary) < 128 else merged.indices
+    return pa.DictionaryArray.from_arrays(narrow.take(codes), merged.dictionary)
 
 
 def _steps(raw: pa.Table) -> pa.Array:
@@ -145,7 +153,7 @@ def _streams(raw: pa.Table, communicators: pa.DictionaryArray) -> pa.DictionaryA
     code, group = np.asarray(streams.indices), np.asarray(communicators.indices)
     apart = (code == labels.index(NO_STREAM)) & np.asarray([bool(label) for label in groups])[group]
     named = pa.array([*labels, *(f"{NO_STREAM} {label}" for label in groups)], pa.string())
-    return _relabel(pa.array(np.where(apart, len(labels) + group, code).astype(np.int32)), named)
+    return _relabel(pa.array(np.where(apart, len(labels) + group.astype(np.int32), code)), named)
 
 
 def _named(raw: pa.Table) -> dict[str, pa.DictionaryArray]:
@@ -177,23 +185,24 @@ def _communicating(cores: pa.DictionaryArray, families: pa.DictionaryArray) -> p
 
 def collectives_of(names: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return family and communicator of each distinct name, both empty for a kernel that is no collective."""
-    own = np.asarray(pc.match_substring_regex(names, r"^(?i:hcom|hccl)|(?i:aicpukernel)"))
-    families, communicators = np.full(len(names), "", object), np.full(len(names), "", object)
-    places = np.flatnonzero(own)
-    if len(places):
-        asked = names.take(pa.array(places))
-        found, bare = (pc.extract_regex(asked, form) for form in (ASCEND_COLLECTIVE, ASCEND_AICPU_COLLECTIVE))
-        operation, communicator = (
-            pc.fill_null(pc.coalesce(*(pc.struct_field(one, field) for one in (found, bare))), "")
-            for field in ("family", "communicator")
-        )
-        spelling = operation.dictionary_encode()
-        canonical = [canonical_family(text) if text else "" for text in spelling.dictionary.to_pylist()]
-        families[places] = np.asarray(canonical, object)[np.asarray(spelling.indices)]
-        communicators[places] = communicator.to_numpy(zero_copy_only=False)
-    for place in np.flatnonzero(np.asarray(pc.match_substring_regex(names, ASKED)) & ~own).tolist():
-        families[place] = meaning(names[place].as_py()).family
-    return pa.array(families, pa.string()), pa.array(communicators, pa.string())
+    operation, communicator = pa.nulls(len(names), pa.string()), pa.nulls(len(names), pa.string())
+    for form, words in ((ASCEND_COLLECTIVE, r"^(?i:hcom|hccl)"), (ASCEND_AICPU_COLLECTIVE, r"(?i:aicpukernel)")):
+        asked = pc.and_(pc.is_null(operation), pc.match_substring_regex(names, words))
+        if pc.any(asked).as_py():
+            found = pc.extract_regex(names.filter(asked), form)
+            operation = pc.replace_with_mask(operation, asked, pc.struct_field(found, "family"))
+            communicator = pc.replace_with_mask(communicator, asked, pc.struct_field(found, "communicator"))
+    spelling = operation.dictionary_encode("encode")
+    spelt = [canonical_family(text) if text else "" for text in spelling.dictionary.to_pylist()]
+    family = pa.array(spelt, pa.string()).take(spelling.indices)
+    others = np.flatnonzero(pc.is_null(operation))
+    asked = np.asarray(pc.match_substring_regex(names.take(pa.array(others)), ASKED))
+    explained = {place: meaning(names[place].as_py()).family for place in others[asked].tolist()}
+    if any(explained.values()):
+        mask = np.zeros(len(names), np.bool_)
+        mask[list(explained)] = True
+        family = pc.replace_with_mask(family, pa.array(mask), pa.array(explained.values(), pa.string()))
+    return family, pc.fill_null(communicator, "")
 
 
 def _complete(raw: pa.Table, cores: pa.DictionaryArray, families: pa.DictionaryArray) -> pa.DictionaryArray:

@@ -9,24 +9,29 @@ from __future__ import annotations
 
 import csv
 import gzip
+import os
 import tempfile
 import zlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count as counting
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
+from anchormatrix.captures.decimals import nanoseconds
 from anchormatrix.errors import InputError, quoted_line
 
 WRONG_FIELDS = "broken over lines or wrong number of fields"
 OPEN_QUOTE = "unbalanced quotation marks"
 _CHUNK = 1 << 22
+_AT_ONCE = min(4, os.cpu_count() or 1)
 _JOIN_LINES = 8
 
 
@@ -99,38 +104,83 @@ def holds_rows(path: Path) -> bool:
         return True
 
 
-def read_columns(path: Path, columns: Sequence[str], text: Sequence[str]) -> tuple[pa.Table, UnusableRows]:
-    """Read some columns as dictionary-encoded text, those in ``text`` as plain text.
+def line_of(path: Path, number: int) -> str:
+    """Return one physical line, without its end."""
+    with open_binary(path) as stream:
+        return next(islice(stream, number - 1, None), b"").decode("utf-8", errors="replace").rstrip("\r\n")
 
-    The table has one row per usable row, in file order, so without unusable rows row *i* stands on line *i + 2*.
+
+def read_columns(path: Path, columns: Sequence[str], microseconds: Sequence[str]) -> tuple[pa.Table, UnusableRows]:
+    """Read some columns as dictionary-encoded text, those in ``microseconds`` as whole ns, null where that is no time.
+
+    The table has one row per usable row, in file order, so without unusable rows row *i* stands on line *i + 2*. The
+    file is never in memory as a whole. Raises :class:`InputError` when it is cut off or no CSV.
     """
     names = read_header(path)
     bad = UnusableRows()
     try:
-        table, broken, numbered = _parse(path, names, columns, text)
-        accounted = table.num_rows + len(broken) == _lines(path) - 1 and not any("\n" in one for _, one in broken)
+        found = _parse(path, names, columns, microseconds)
+        accounted = found.table.num_rows + len(found.broken) == found.lines - 1
+        accounted = accounted and not any("\n" in text for _, text in found.broken)
     except pa.ArrowInvalid:
         accounted = False
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"cannot be read ({error})", where=str(path), todo="capture again") from None
+    numbered: Callable[[int], int] = int
     if not accounted:
         with _clean_copy(path, bad) as (copy, original_line):
             try:
-                table, broken, _ = _parse(copy, names, columns, text)
+                found = _parse(copy, names, columns, microseconds)
             except pa.ArrowInvalid as error:
                 if _lines(copy) > 1:
                     raise InputError(
                         f"is not readable as CSV ({quoted_line(str(error))})", where=str(path), todo="capture again"
                     ) from None
-                types = [pa.string() if name in text else _ENCODED for name in columns]
-                table, broken = pa.schema(list(zip(columns, types, strict=True))).empty_table(), []
+                types = [pa.int64() if name in microseconds else _ENCODED for name in columns]
+                found = _Parsed(pa.schema(list(zip(columns, types, strict=True))).empty_table(), [], 1)
             numbered = original_line
-    for line, count, first in _broken_rows(broken, len(names)):
+    for line, count, first in _broken_rows(found.broken, len(names)):
         bad.add(WRONG_FIELDS, numbered(line), first, count)
-    return table, bad
+    return found.table, bad
 
 
-def _parse(
-    path: Path, names: list[str], columns: Sequence[str], text: Sequence[str]
-) -> tuple[pa.Table, list[tuple[int, str]], Callable[[int], int]]:
+class _Parsed(NamedTuple):
+    """Rows of a file or of a piece of it, the lines that are no row with their numbers, and how many lines it has."""
+
+    table: pa.Table
+    broken: list[tuple[int, str]]
+    lines: int
+
+
+def _parse(path: Path, names: list[str], columns: Sequence[str], microseconds: Sequence[str]) -> _Parsed:
+    """Parse a file in pieces of whole lines, some at a time beside each other.
+
+    A line break inside a quoted field may end a piece; then the lines do not add up.
+    """
+    options = pacsv.ConvertOptions(
+        include_columns=list(columns),
+        column_types={name: pa.string() if name in microseconds else _ENCODED for name in columns},
+    )
+    tables, broken, before = [], [], 0
+    with open_binary(path) as stream, ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+        running: deque[Future[_Parsed]] = deque()
+        for number in counting():
+            piece = stream.read(_CHUNK) + stream.readline()
+            if piece or not number:
+                running.append(pool.submit(_piece, piece, _unique(names), number == 0, options, microseconds))
+            while running and (len(running) > _AT_ONCE or not piece):
+                one = running.popleft().result()
+                tables.append(one.table)
+                broken += [(before + line, text) for line, text in one.broken]
+                before += one.lines
+            if not piece:
+                break
+    return _Parsed(pa.concat_tables(tables), broken, before)
+
+
+def _piece(
+    piece: bytes, names: list[str], first: bool, options: pacsv.ConvertOptions, microseconds: Sequence[str]
+) -> _Parsed:
     broken: list[tuple[int, str]] = []
 
     def skip(row: pacsv.InvalidRow) -> str:
@@ -138,16 +188,19 @@ def _parse(
         return "skip"
 
     table = pacsv.read_csv(
-        path,
-        # One thread: rows keep their numbers, and ranks are read beside each other anyway.
-        read_options=pacsv.ReadOptions(use_threads=False, block_size=_CHUNK, column_names=_unique(names), skip_rows=1),
-        parse_options=pacsv.ParseOptions(invalid_row_handler=skip),
-        convert_options=pacsv.ConvertOptions(
-            include_columns=list(columns),
-            column_types={name: pa.string() if name in text else _ENCODED for name in columns},
+        pa.BufferReader(piece),
+        # One thread: rows keep their numbers, and pieces are read beside each other anyway.
+        read_options=pacsv.ReadOptions(
+            use_threads=False, block_size=len(piece) + 1, column_names=names, skip_rows=int(first)
         ),
+        parse_options=pacsv.ParseOptions(invalid_row_handler=skip),
+        convert_options=options,
     )
-    return table, broken, lambda line: line
+    for name in microseconds:
+        ns, valid = nanoseconds(table[name])
+        column = pa.array(ns) if valid.all() else pa.array(ns, mask=~valid)
+        table = table.set_column(table.column_names.index(name), name, column)
+    return _Parsed(table, broken, piece.count(b"\n") + (piece[-1:] != b"\n"))
 
 
 def _unique(names: list[str]) -> list[str]:

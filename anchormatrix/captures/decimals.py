@@ -15,6 +15,8 @@ _PLAIN = r"^(?P<sign>[+-]?)(?P<whole>\d{1,16})(?:\.(?P<fraction>\d*))?$"
 _GROUPED = r"^[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?$"
 # 21 digits hold any 64-bit number of nanoseconds, and a few more so that an overflow is seen instead of wrapped.
 _DECIMAL = pa.decimal128(21, 3)
+_LEAST, _MOST = 5, 24  # characters of a plain number: 0.000, and 16 digits with blanks
+_BLANKS = np.frombuffer(b" \t", np.uint8)
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -27,6 +29,8 @@ def nanoseconds(microseconds: pa.Array | pa.ChunkedArray) -> tuple[Int64s, Bools
     nearest nanosecond (half up). An exponent (``1.7e+15``) is not valid: whoever wrote it has already lost digits.
     """
     column = microseconds.combine_chunks() if isinstance(microseconds, pa.ChunkedArray) else microseconds
+    if (plain := _of_equal_lengths(column)) is not None:
+        return plain, np.ones(len(plain), np.bool_)
     text = pc.utf8_trim_whitespace(column)
     if not len(text):
         return np.empty(0, np.int64), np.empty(0, np.bool_)
@@ -36,6 +40,46 @@ def nanoseconds(microseconds: pa.Array | pa.ChunkedArray) -> tuple[Int64s, Bools
         except pa.ArrowInvalid:
             pass  # some field is odd: separators, many decimals, or no number at all
     return _one_by_one(text)
+
+
+def _of_equal_lengths(column: pa.Array) -> Int64s | None:
+    """Return the ns of a column of plain numbers with three decimals (``1736413971558972.912``, blanks behind them
+    allowed), digit by digit for each length of text; None when any text is something else."""
+    if not len(column) or column.null_count or column.type != pa.string():
+        return None
+    _, offsets, data = column.buffers()
+    ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    text = np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8)
+    lengths = np.diff(ends)
+    found = np.empty(len(column), np.int64)
+    for length in np.unique(lengths).tolist():
+        rows = np.flatnonzero(lengths == length)
+        if not _LEAST <= length <= _MOST:
+            return None
+        if len(rows) == len(found):
+            block = text[ends[0] : ends[-1]].reshape(-1, length)
+        else:
+            block = text[ends[:-1][rows][:, None] + np.arange(length)]
+        numbers = _digits(block)
+        if numbers is None:
+            return None
+        found[rows] = numbers
+    return found
+
+
+def _digits(block: npt.NDArray[np.uint8]) -> Int64s | None:
+    while block.shape[1] > _LEAST - 1 and np.isin(block[0, -1], _BLANKS) and (block[:, -1] == block[0, -1]).all():
+        block = block[:, :-1]
+    point = block.shape[1] - 4
+    if point < 1 or point > 16 or not (block[:, point] == ord(".")).all():
+        return None
+    digits = block - np.uint8(ord("0"))
+    digits[:, point] = 0
+    if (digits > 9).any():
+        return None
+    weights = np.asarray([10 ** (point + 2 - place) for place in range(point)] + [0, 100, 10, 1], np.uint64)
+    number = digits.astype(np.uint64) @ weights
+    return number.astype(np.int64) if int(number.max()) <= np.iinfo(np.int64).max else None
 
 
 def _from_decimals(decimals: pa.Array) -> tuple[Int64s, Bools]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,11 +16,11 @@ import pyarrow as pa
 
 from anchormatrix.captures.ascend import RankKernels, read_kernel_details
 from anchormatrix.captures.csvfile import holds_rows
+from anchormatrix.captures.frame import kernel_frame
 from anchormatrix.captures.kineto import EmptyTraceError, TraceFile, is_trace, read_trace
-from anchormatrix.captures.names import CORES
 from anchormatrix.captures.naming.findings import name_findings
 from anchormatrix.captures.step_tables import is_cluster_table, read_step_tables
-from anchormatrix.captures.table import MOST_RANKS, OUTSIDE, Capture, empty_windows
+from anchormatrix.captures.table import MOST_RANKS, Capture, empty_windows
 from anchormatrix.captures.trace_view import is_trace_view, read_trace_view
 from anchormatrix.errors import InputError
 from anchormatrix.records.finding import Finding
@@ -145,7 +144,7 @@ def _load_ascend(
     steps, contradictions = read_step_tables({path: rank or 0 for path, rank in stated.items()}, clusters, notes)
     if steps is not None:
         read = [_with_step(one, steps, ranks[path], notes) for path, one in zip(held, read, strict=True)]
-    kernels = _kernel_frame([(ranks[path], one.table) for path, one in zip(held, read, strict=True)])
+    kernels = kernel_frame([(ranks[path], one.table) for path, one in zip(held, read, strict=True)])
     return Capture(
         kernels=kernels,
         steps=steps,
@@ -176,7 +175,7 @@ def _load_trace_views(root: Path, paths: list[Path], limit_pct: float, every_ran
     held = [path for path, (table, *_) in read.items() if table.num_rows]
     empty = {path: ranks[path] for path in paths if path not in held}
     findings = _left_out(empty, "holds no task of the device and no collective", bool(held), every_rank)
-    kernels = _kernel_frame([(ranks[path], read[path][0]) for path in held])
+    kernels = kernel_frame([(ranks[path], read[path][0]) for path in held])
     windows = [(ranks[path], *window) for path in held for window in read[path][1]]
     return Capture(
         kernels=kernels,
@@ -221,7 +220,7 @@ def _load_kineto(root: Path, files: list[Path], limit_pct: float, every_rank: bo
         ranks = _ranks(root, paths, notes)
     windows = [(ranks[path], *window) for path, one in zip(paths, read, strict=True) for window in one.windows]
     causes = sum((one.bad.causes for one in read), Counter())
-    kernels = _kernel_frame([(ranks[path], one.table) for path, one in zip(paths, read, strict=True)])
+    kernels = kernel_frame([(ranks[path], one.table) for path, one in zip(paths, read, strict=True)])
     return Capture(
         kernels=kernels,
         steps=None,
@@ -240,40 +239,3 @@ def _read_or_empty(path: Path) -> TraceFile | None:
         return read_trace(path)
     except EmptyTraceError:
         return None
-
-
-def _kernel_frame(tables: list[tuple[int, pa.Table]]) -> pd.DataFrame:
-    """Join the ranks' tables, ordered by rank and start, text columns as categories shared by all ranks."""
-    tables = sorted(tables, key=lambda item: item[0])
-    ordered = [_by_start(table) for _, table in tables]
-    counts = [table.num_rows for table in ordered]
-    columns: dict[str, object] = {"rank": np.repeat(np.asarray([rank for rank, _ in tables], np.int16), counts)}
-    for name in ("step", "stream", "core", "name", "family", "communicator", "start_ns", "dur_ns"):
-        chunks = [chunk for table in ordered for chunk in table[name].chunks]
-        if name in ("step", "start_ns", "dur_ns"):
-            columns[name] = np.concatenate([chunk.to_numpy() for chunk in chunks] or [np.empty(0, np.int64)])
-        else:
-            columns[name] = _categorical(chunks, CORES if name == "core" else None)
-    columns["step"] = np.asarray(columns["step"], np.int32)
-    return pd.DataFrame(columns, copy=False)
-
-
-def _by_start(table: pa.Table) -> pa.Table:
-    start = table["start_ns"].to_numpy()
-    if len(start) < 2 or bool((start[1:] >= start[:-1]).all()):
-        return table
-    return table.take(pa.array(np.argsort(start, kind="stable")))
-
-
-def _categorical(chunks: list[pa.Array], categories: Iterable[str] | None) -> Any:
-    """Return chunks of dictionary arrays as one :class:`pandas.Categorical`."""
-    if not chunks:
-        return pd.Categorical([], categories=list(categories or [""]))
-    whole = pa.chunked_array(chunks).unify_dictionaries()
-    labels = whole.chunk(0).dictionary.to_pylist()
-    codes = np.concatenate([chunk.indices.to_numpy() for chunk in whole.chunks])
-    if categories is None:
-        return pd.Categorical.from_codes(codes, categories=pd.Index(labels))
-    wanted = list(categories)
-    position = np.asarray([wanted.index(label) for label in labels] or [OUTSIDE])
-    return pd.Categorical.from_codes(position[codes], categories=pd.Index(wanted))

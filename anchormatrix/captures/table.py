@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -42,12 +43,12 @@ class Capture:
     notes: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
 
-    @property
+    @cached_property
     def ranks(self) -> tuple[int, ...]:
         """Every rank that has kernels, ascending."""
         return tuple(int(rank) for rank in np.unique(self.kernels["rank"].to_numpy()))
 
-    @property
+    @cached_property
     def step_ids(self) -> tuple[int, ...]:
         """Every step that some kernel belongs to, ascending, without ``OUTSIDE``."""
         return tuple(int(step) for step in np.unique(self.kernels["step"].to_numpy()) if step != OUTSIDE)

@@ -23,9 +23,8 @@ def name_findings(kernels: pd.DataFrame) -> list[Finding]:
     if kernels.empty:
         return []
     collective = is_collective(kernels)
-    families = kernels["family"].to_numpy()
     computing = _named(kernels, ~collective, LOOKALIKE)
-    unknown = _masked(kernels, collective & (families == UNRECOGNISED))
+    unknown = _masked(kernels, (kernels["family"] == UNRECOGNISED).to_numpy())
     fused = _named(kernels, collective, FUSED)
     return [*_finding(computing, *_LOOKALIKE), *_finding(unknown, *_UNKNOWN), *_finding(fused, *_FUSED)]
 
@@ -50,16 +49,17 @@ def _masked(kernels: pd.DataFrame, mask: np.ndarray) -> pd.DataFrame:
 def _named(kernels: pd.DataFrame, mask: np.ndarray, doubt: str) -> pd.DataFrame:
     """Return the rows within ``mask`` whose name has this doubt; only names with a collective's words are asked, and
     of HCCL's own, of which each call has another name, none."""
-    labels = pa.array(kernels["name"].cat.categories, pa.string())
-    codes = kernels["name"].cat.codes.to_numpy()
-    asked = np.array(pc.match_substring_regex(labels, ASKED))
-    asked[asked] &= ~np.asarray(pc.match_substring_regex(labels.filter(pa.array(asked)), r"^(?i:hcom|hccl)"))
-    if not asked.any():
-        return kernels.iloc[:0]
-    asked &= np.bincount(codes[mask], minlength=len(labels)) > 0
-    for number in np.flatnonzero(asked).tolist():
-        asked[number] = meaning(labels[number].as_py()).doubt == doubt
-    return _masked(kernels, mask & asked[codes])
+    column = kernels["name"].cat
+    codes = column.codes.to_numpy()
+    present = np.flatnonzero(np.bincount(codes[mask], minlength=len(column.categories)))
+    labels = pa.array(column.categories.take(present), pa.string())
+    asked = pc.invert(pc.match_substring_regex(labels, r"^(?i:hcom|hccl)"))
+    places, labels = present[np.asarray(asked)], labels.filter(asked)
+    worded = np.asarray(pc.match_substring_regex(labels, ASKED))
+    doubtful = np.zeros(len(column.categories), bool)
+    for place in places[worded].tolist():
+        doubtful[place] = meaning(column.categories[place]).doubt == doubt
+    return _masked(kernels, mask & doubtful[codes]) if doubtful.any() else kernels.iloc[:0]
 
 
 def _finding(rows: pd.DataFrame, kind: str, text: str) -> Iterator[Finding]:
