@@ -84,6 +84,8 @@ def read_kernel_details(path: Path) -> RankKernels:
         raw, start, dur = raw.filter(pa.array(good)), start[good], dur[good]
     named = _named(raw)
     kernels = {"step": _steps(raw), "stream": _streams(raw, named["communicator"]), **named}
+    del raw
+    pa.default_memory_pool().release_unused()
     return RankKernels(
         pa.table({**kernels, "start_ns": pa.array(start), "dur_ns": pa.array(dur)}), rows_read, bad, STEP in names
     )

@@ -8,30 +8,23 @@ quotation mark swallows lines until the next one, bytes that are no UTF-8) is th
 from __future__ import annotations
 
 import csv
-import gzip
-import os
 import tempfile
 import zlib
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import count as counting
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import pyarrow as pa
-import pyarrow.csv as pacsv
 
-from anchormatrix.captures.decimals import nanoseconds
+from anchormatrix.captures.csvpieces import CHUNK, Parsed, empty_rows, open_binary, parse_pieces
 from anchormatrix.errors import InputError, quoted_line
 
 WRONG_FIELDS = "broken over lines or wrong number of fields"
 OPEN_QUOTE = "unbalanced quotation marks"
-_CHUNK = 1 << 22
-_AT_ONCE = min(4, os.cpu_count() or 1)
 _JOIN_LINES = 8
 
 
@@ -66,14 +59,6 @@ class UnusableRows:
                 expected=f"at most {limit_pct:g} %",
                 todo="capture again, or repair the file",
             )
-
-
-_ENCODED = pa.dictionary(pa.int32(), pa.string())
-
-
-def open_binary(path: Path) -> BinaryIO:
-    """Open a file, unpacking gzip by its name."""
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
 
 
 def read_header(path: Path) -> list[str]:
@@ -119,7 +104,7 @@ def read_columns(path: Path, columns: Sequence[str], microseconds: Sequence[str]
     names = read_header(path)
     bad = UnusableRows()
     try:
-        found = _parse(path, names, columns, microseconds)
+        found = parse_pieces(path, names, columns, microseconds)
         accounted = found.table.num_rows + len(found.broken) == found.lines - 1
         accounted = accounted and not any("\n" in text for _, text in found.broken)
     except pa.ArrowInvalid:
@@ -130,81 +115,17 @@ def read_columns(path: Path, columns: Sequence[str], microseconds: Sequence[str]
     if not accounted:
         with _clean_copy(path, bad) as (copy, original_line):
             try:
-                found = _parse(copy, names, columns, microseconds)
+                found = parse_pieces(copy, names, columns, microseconds)
             except pa.ArrowInvalid as error:
                 if _lines(copy) > 1:
                     raise InputError(
                         f"is not readable as CSV ({quoted_line(str(error))})", where=str(path), todo="capture again"
                     ) from None
-                types = [pa.int64() if name in microseconds else _ENCODED for name in columns]
-                found = _Parsed(pa.schema(list(zip(columns, types, strict=True))).empty_table(), [], 1)
+                found = Parsed(empty_rows(columns, microseconds), [], 1)
             numbered = original_line
     for line, count, first in _broken_rows(found.broken, len(names)):
         bad.add(WRONG_FIELDS, numbered(line), first, count)
     return found.table, bad
-
-
-class _Parsed(NamedTuple):
-    """Rows of a file or of a piece of it, the lines that are no row with their numbers, and how many lines it has."""
-
-    table: pa.Table
-    broken: list[tuple[int, str]]
-    lines: int
-
-
-def _parse(path: Path, names: list[str], columns: Sequence[str], microseconds: Sequence[str]) -> _Parsed:
-    """Parse a file in pieces of whole lines, some at a time beside each other.
-
-    A line break inside a quoted field may end a piece; then the lines do not add up.
-    """
-    options = pacsv.ConvertOptions(
-        include_columns=list(columns),
-        column_types={name: pa.string() if name in microseconds else _ENCODED for name in columns},
-    )
-    tables, broken, before = [], [], 0
-    with open_binary(path) as stream, ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        running: deque[Future[_Parsed]] = deque()
-        for number in counting():
-            piece = stream.read(_CHUNK) + stream.readline()
-            if piece or not number:
-                running.append(pool.submit(_piece, piece, _unique(names), number == 0, options, microseconds))
-            while running and (len(running) > _AT_ONCE or not piece):
-                one = running.popleft().result()
-                tables.append(one.table)
-                broken += [(before + line, text) for line, text in one.broken]
-                before += one.lines
-            if not piece:
-                break
-    return _Parsed(pa.concat_tables(tables), broken, before)
-
-
-def _piece(
-    piece: bytes, names: list[str], first: bool, options: pacsv.ConvertOptions, microseconds: Sequence[str]
-) -> _Parsed:
-    broken: list[tuple[int, str]] = []
-
-    def skip(row: pacsv.InvalidRow) -> str:
-        broken.append((row.number, row.text))
-        return "skip"
-
-    table = pacsv.read_csv(
-        pa.BufferReader(piece),
-        # One thread: rows keep their numbers, and pieces are read beside each other anyway.
-        read_options=pacsv.ReadOptions(
-            use_threads=False, block_size=len(piece) + 1, column_names=names, skip_rows=int(first)
-        ),
-        parse_options=pacsv.ParseOptions(invalid_row_handler=skip),
-        convert_options=options,
-    )
-    for name in microseconds:
-        ns, valid = nanoseconds(table[name])
-        column = pa.array(ns) if valid.all() else pa.array(ns, mask=~valid)
-        table = table.set_column(table.column_names.index(name), name, column)
-    return _Parsed(table, broken, piece.count(b"\n") + (piece[-1:] != b"\n"))
-
-
-def _unique(names: list[str]) -> list[str]:
-    return [name or f"unnamed {number}" for number, name in enumerate(names)]
 
 
 def _broken_rows(broken: list[tuple[int, str]], fields: int) -> Iterator[tuple[int, int, str]]:
@@ -238,7 +159,7 @@ def _lines(path: Path) -> int:
     """Return the number of physical lines, blank ones included."""
     count, last = 0, b"\n"
     with open_binary(path) as stream:
-        while block := stream.read(_CHUNK):
+        while block := stream.read(CHUNK):
             count += block.count(b"\n")
             last = block[-1:]
     return count + (last != b"\n")

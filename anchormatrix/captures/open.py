@@ -15,13 +15,13 @@ import pandas as pd
 import pyarrow as pa
 
 from anchormatrix.captures.ascend import RankKernels, read_kernel_details
+from anchormatrix.captures.ascend_files.step_tables import is_cluster_table, read_step_tables
+from anchormatrix.captures.ascend_files.trace_view import is_trace_view, read_trace_view
 from anchormatrix.captures.csvfile import holds_rows
 from anchormatrix.captures.frame import kernel_frame
 from anchormatrix.captures.kineto import EmptyTraceError, TraceFile, is_trace, read_trace
 from anchormatrix.captures.naming.findings import name_findings
-from anchormatrix.captures.step_tables import is_cluster_table, read_step_tables
 from anchormatrix.captures.table import MOST_RANKS, Capture, empty_windows
-from anchormatrix.captures.trace_view import is_trace_view, read_trace_view
 from anchormatrix.errors import InputError
 from anchormatrix.records.finding import Finding
 

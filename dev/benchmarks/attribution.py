@@ -1,10 +1,10 @@
 """The cost of attributing a big capture: generates one, runs the commands as whole processes, prints time and memory.
 
 Rows are 33 columns wide and about 221 bytes long, as the Ascend profiler writes them: 90 % compute kernels, 10 %
-collectives whose names are all different. Run by hand, on a quiet machine; of a loaded one only the CPU time means
-something:
+collectives whose names are all different. Beside each run stands its ratio to pyarrow reading the needed columns in a
+fresh process of the same round, so that a loaded machine slows both; the median of the rounds is printed.
 
-python benchmarks/attribution.py --rows 1000000 --rows 4000000
+python dev/benchmarks/attribution.py --rows 1000000 --rows 4000000
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -30,6 +31,11 @@ HEADER = (
     "aiv_vector_fops"
 )
 LAYERS = 40
+# What a reader cannot do without: the columns that collectives are told by.
+NEEDED = ("Step Id", "Stream ID", "Name", "Type", "Accelerator Core", "Start Time(us)", "Duration(us)")
+READ = (
+    f"import sys, pyarrow.csv as c; c.read_csv(sys.argv[1], convert_options=c.ConvertOptions(include_columns={NEEDED}))"
+)
 _NAMES = [
     *(("MatMulV2", "AI_CORE"),) * 4,
     ("FlashAttentionScore", "MIX_AIC"),
@@ -73,14 +79,38 @@ def timed(*command: str) -> tuple[float, float, float, int]:
     )
 
 
+def compare(rounds: int, reference: tuple[str, ...], commands: dict[str, tuple[str, ...]]) -> None:
+    """Run the reference and every command in each round; print medians, and ratios to the reference of the round."""
+    seen: dict[str, list[tuple[float, float, float, float, float]]] = {}
+    for _ in range(rounds):
+        wall, cpu, memory, code = timed(*reference)
+        if code:
+            raise SystemExit(f"the reference ended with exit code {code}")
+        seen.setdefault("pyarrow, needed columns", []).append((wall, cpu, memory, 1, 1))
+        for name, command in commands.items():
+            own_wall, own_cpu, own_memory, code = timed(*command)
+            if code not in (0, 1):  # 1: with findings
+                raise SystemExit(f"{name} ended with exit code {code}")
+            seen.setdefault(name, []).append((own_wall, own_cpu, own_memory, own_wall / wall, own_cpu / cpu))
+    for name, runs in seen.items():
+        wall, cpu, memory, wall_ratio, cpu_ratio = map(median, zip(*runs, strict=True))
+        print(
+            f"{name:28} {wall:6.2f} s  CPU {cpu:6.2f} s  {memory:6.0f} MB  "
+            f"{wall_ratio:5.2f} x wall  {cpu_ratio:5.2f} x CPU",
+            flush=True,
+        )
+
+
 def main() -> None:
     """Generate, run, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, action="append", help="rows of a capture (default: 1000000)")
-    parser.add_argument("--repeats", type=int, default=3, help="runs of each command; the fastest counts")
+    parser.add_argument("--repeats", type=int, default=3, help="rounds; of each figure the median is printed")
     args = parser.parse_args()
     load = os.getloadavg()[0]
-    print(f"{os.cpu_count()} cores, load {load:.1f}" + (", NOT quiet: figures are too high" if load > 1 else ""))
+    print(
+        f"{os.cpu_count()} cores, load {load:.1f}" + (", NOT quiet: only the ratios mean something" if load > 1 else "")
+    )
     with tempfile.TemporaryDirectory() as folder:
         for rows in args.rows or [1_000_000]:
             capture = Path(folder, str(rows))
@@ -95,11 +125,12 @@ def main() -> None:
                 "bubble_attribution": common,
                 "attribute (all analyses)": (*common, "--out", str(capture / "attribution.json")),
             }
-            for name, options in commands.items():
-                script = str(ROOT / "scripts" / f"{name.split()[0]}.py")
-                runs = [timed(sys.executable, script, *options) for _ in range(args.repeats)]
-                wall, cpu, memory, code = min(runs)
-                print(f"{name:28} {wall:6.2f} s  CPU {cpu:6.2f} s  {memory:6.0f} MB  exit code {code}", flush=True)
+            table = str(capture / "kernel_details.csv")
+            scripts = {
+                name: (sys.executable, str(ROOT / "scripts" / f"{name.split()[0]}.py"), *options)
+                for name, options in commands.items()
+            }
+            compare(args.repeats, (sys.executable, "-c", READ, table), scripts)
     print(f"\nown peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
 
 
