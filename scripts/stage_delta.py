@@ -13,7 +13,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from anchormatrix.attribution.differences import delta, slowest_rank
+from anchormatrix.attribution.differences import delta
+from anchormatrix.attribution.slowest import slowest_rank
 from anchormatrix.attribution.steps import choose_step, chosen_step, decompose, step_findings
 from anchormatrix.captures.open import load_capture
 from anchormatrix.cli.analysis import add_json, add_limit, finish, show

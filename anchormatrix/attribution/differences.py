@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from anchormatrix.records.attribution import StageDelta, StepRow
 
 IDENTITY_TOLERANCE = 0.001
 _PARTS = ("computing_ms", "exposed_ms", "free_ms")
 _SLACK_MS = 0.001
-
-
-def slowest_rank(rows: Iterable[StepRow]) -> StepRow | None:
-    """Return the row of the longest stage, and of equal ones the most computing.
-
-    The ranks that wait for it do so inside their collectives, so the most computing marks the one waited for.
-    """
-    return max(rows, key=lambda row: (row.stage_ms, row.computing_ms), default=None)
 
 
 def delta(a: StepRow, b: StepRow) -> StageDelta:

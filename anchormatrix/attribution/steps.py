@@ -16,6 +16,7 @@ import pandas as pd
 from anchormatrix.attribution.differences import IDENTITY_TOLERANCE
 from anchormatrix.attribution.findings import by_text
 from anchormatrix.attribution.intervals import ms, union_of
+from anchormatrix.attribution.slowest import slowest
 from anchormatrix.captures.names import COMPUTE
 from anchormatrix.captures.table import STEP_COLUMNS, Capture, is_collective, is_core
 from anchormatrix.errors import InputError
@@ -206,13 +207,6 @@ def check_stragglers(table: pd.DataFrame) -> list[Finding]:
         for rank, mine in zip(table["rank"].tolist(), own.tolist(), strict=True)
         if median > 0 and mine > median * (1 + _STRAGGLER_PCT / 100) and len(own) > 1
     ]
-
-
-def slowest(table: pd.DataFrame) -> dict[str, int]:
-    """Return the row of the slowest rank of one step: longest stage, and of equal ones the most compute, because the
-    ranks that wait for it do so inside their collectives."""
-    row = table.sort_values(["stage_ns", "computing_ns"], ascending=False, kind="stable").iloc[0]
-    return {str(key): int(value) for key, value in row.items() if key != "source"}
 
 
 def spread_pct(values: pd.Series) -> float:

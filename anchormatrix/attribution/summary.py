@@ -17,12 +17,12 @@ from anchormatrix.attribution.hiding import DRAIN_RATIO, usable_chunks
 from anchormatrix.attribution.layers import attention_of
 from anchormatrix.attribution.masking import MaskOptions, mask_bounds
 from anchormatrix.attribution.reading import readings
+from anchormatrix.attribution.slowest import slowest
 from anchormatrix.attribution.steps import (
     check_agreement,
     choose_step,
     chosen_step,
     decompose,
-    slowest,
     step_findings,
     step_rows,
     whole_trace,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from anchormatrix.attribution.differences import slowest_rank
 from anchormatrix.attribution.hiding import equal_bound
+from anchormatrix.attribution.slowest import slowest_rank
 from anchormatrix.captures.stretch import stands_out, stretch, usual_stretch
 from anchormatrix.planning.candidates import mask_chunks
 from anchormatrix.records.attribution import Attribution, Family, StepRow

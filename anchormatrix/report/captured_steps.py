@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from anchormatrix.attribution.differences import slowest_rank
+from anchormatrix.attribution.slowest import slowest_rank
 from anchormatrix.decide import captured
 from anchormatrix.records.attribution import Attribution, Family, StageDelta, StepRow
 from anchormatrix.records.waits import MaskBound, Timeline

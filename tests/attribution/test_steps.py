@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 from attribution_tables import capture_of, collective, compute
 
-from anchormatrix.attribution.differences import delta, slowest_rank
+from anchormatrix.attribution.differences import delta
+from anchormatrix.attribution.slowest import slowest, slowest_rank
 from anchormatrix.attribution.steps import (
     check_agreement,
     check_identities,
@@ -16,7 +17,6 @@ from anchormatrix.attribution.steps import (
     choose_step,
     decompose,
     decompose_kernels,
-    slowest,
     step_findings,
     step_rows,
     whole_trace,
