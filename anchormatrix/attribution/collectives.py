@@ -46,7 +46,7 @@ class Group:
 
 def groups_of(kernels: pd.DataFrame) -> list[Group]:
     """Return the collectives of one rank's kernels by (family, communicator), the longest total first."""
-    rows = kernels[is_collective(kernels)]
+    rows = kernels.loc[is_collective(kernels), ["family", "communicator", "start_ns", "dur_ns"]]
     families, communicators = rows["family"].cat, rows["communicator"].cat
     key = (
         families.codes.to_numpy().astype(np.int64) * (len(communicators.categories) + 1)
@@ -59,8 +59,9 @@ def groups_of(kernels: pd.DataFrame) -> list[Group]:
     found = []
     for block in np.split(order, bounds):
         if len(block):
-            first = rows.iloc[int(block[0])]
-            found.append(Group(str(first["family"]), str(first["communicator"]), start[block], end[block]))
+            first = int(block[0])
+            family, communicator = (str(one.categories[one.codes.iloc[first]]) for one in (families, communicators))
+            found.append(Group(family, communicator, start[block], end[block]))
     return sorted(found, key=lambda group: (-group.sum_ns, group.label))
 
 

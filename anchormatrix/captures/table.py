@@ -84,8 +84,8 @@ def is_collective(kernels: pd.DataFrame) -> np.ndarray:
 def is_core(kernels: pd.DataFrame, *cores: str) -> np.ndarray:
     """Return a mask of the rows whose core class is one of ``cores``."""
     categories = kernels["core"].cat.categories
-    wanted = [number for number, core in enumerate(categories) if core in cores]
-    return np.isin(kernels["core"].cat.codes.to_numpy(), wanted)
+    wanted = np.asarray([core in cores for core in categories] or [False])
+    return np.asarray(wanted[kernels["core"].cat.codes.to_numpy()])
 
 
 def is_without_stream(kernels: pd.DataFrame) -> np.ndarray:
