@@ -72,7 +72,7 @@ _OF_COLLECTIVES = (
     *("nccl", "rccl", "hccl", "hcom", "gloo", "mpi", "pmpi", "ucc", "xccl", "oneccl", "ccl", "torch_ccl"),
     "oneccl_bindings_for_pytorch",
 )
-_PREFIXED = re.compile(r"(p?mpi|hccl|hcom|oneccl)_?(\w+)")
+_PREFIXED = re.compile(r"(p?mpi|hccl|hcom|oneccl|ccl)_?(\w+)")
 _NO_COLLECTIVES = ("aten", "prims", "prim", "torchvision", "inductor")
 
 SURE, FUSED, UNKNOWN_FAMILY, LOOKALIKE = "", "fused", "unknown_family", "lookalike"
@@ -81,8 +81,9 @@ SURE, FUSED, UNKNOWN_FAMILY, LOOKALIKE = "", "fused", "unknown_family", "lookali
 class Meaning(NamedTuple):
     """What a kernel's name says. ``family`` is empty for computing; ``doubt`` is
 
-    ``SURE``; ``FUSED``: a collective with computing inside; ``UNKNOWN_FAMILY``: communication, nothing says of which
-    family; ``LOOKALIKE``: the name looks like a collective and nothing explains it, so it counts as computing.
+    ``SURE``; ``FUSED``: a collective with computing inside, or the reverse; ``UNKNOWN_FAMILY``: communication, nothing
+    says of which family; ``LOOKALIKE``: the name looks like a collective and nothing explains it, so it counts as
+    computing.
     """
 
     family: str
@@ -149,7 +150,7 @@ def meaning(name: str, stated: str = "", operator: str = "") -> Meaning:
         family = stated_family(stated) or operator_family(operator)
         return Meaning(family) if family else Meaning("", LOOKALIKE)
     if not row.family:
-        return Meaning("")
+        return Meaning("", row.doubt)
     by_event = stated_family(stated)
     if row.family in ("operator", "sendRecv"):
         by_event = by_event or operator_family(operator)

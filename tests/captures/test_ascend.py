@@ -286,8 +286,8 @@ def test_calls_without_a_stream_are_kept_apart_by_communicator(tmp_path):
     assert [row["stream"] for row in found] == ["16", "N/A 4", "N/A 5", "N/A 4", "N/A 5"]
 
 
-def test_a_fused_operator_that_only_looks_like_a_collective_computes_and_is_a_finding(tmp_path):
+def test_a_fused_operator_computes_and_is_a_finding(tmp_path):
     written(tmp_path, HEADER, MATMUL, "1,7,16,AllGatherMatmul_3,AllGatherMatmul,MIX_AIC,1.000,2.000,N/A")
     capture = load_capture(tmp_path)
     assert capture.kernels["core"].tolist() == ["compute", "compute"]
-    assert [one.kind for one in capture.findings] == ["unexplained_name"]
+    assert [one.kind for one in capture.findings] == ["fused_computing"]

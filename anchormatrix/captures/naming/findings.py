@@ -23,10 +23,14 @@ def name_findings(kernels: pd.DataFrame) -> list[Finding]:
     if kernels.empty:
         return []
     collective = is_collective(kernels)
-    computing = _named(kernels, ~collective, LOOKALIKE)
+    computing, communicating = _doubtful(kernels, ~collective), _doubtful(kernels, collective)
     unknown = _masked(kernels, (kernels["family"] == UNRECOGNISED).to_numpy())
-    fused = _named(kernels, collective, FUSED)
-    return [*_finding(computing, *_LOOKALIKE), *_finding(unknown, *_UNKNOWN), *_finding(fused, *_FUSED)]
+    return [
+        *_finding(computing[LOOKALIKE], *_LOOKALIKE),
+        *_finding(unknown, *_UNKNOWN),
+        *_finding(communicating[FUSED], *_FUSED),
+        *_finding(computing[FUSED], *_FUSED_COMPUTING),
+    ]
 
 
 _LOOKALIKE = (
@@ -39,6 +43,10 @@ _UNKNOWN = (
     "are communication of unknown family: neither the name nor the operator that launched them says which collective "
     "it is (capture the host's activity too)",
 )
+_FUSED_COMPUTING = (
+    "fused_computing",
+    "are computing with a collective inside: all their time counts as computing",
+)
 _FUSED = ("fused_collective", "are collectives with computing inside: all their time counts as communication")
 
 
@@ -46,20 +54,25 @@ def _masked(kernels: pd.DataFrame, mask: np.ndarray) -> pd.DataFrame:
     return kernels[mask] if mask.any() else kernels.iloc[:0]
 
 
-def _named(kernels: pd.DataFrame, mask: np.ndarray, doubt: str) -> pd.DataFrame:
-    """Return the rows within ``mask`` whose name has this doubt; only names with a collective's words are asked, and
-    of HCCL's own, of which each call has another name, none."""
+def _doubtful(kernels: pd.DataFrame, mask: np.ndarray) -> dict[str, pd.DataFrame]:
+    """Return the rows within ``mask`` by the doubt that their name leaves.
+
+    Only names with a collective's words are asked, and of HCCL's own, of which each call has another name, none.
+    """
     column = kernels["name"].cat
     codes = column.codes.to_numpy()
     present = np.flatnonzero(np.bincount(codes[mask], minlength=len(column.categories)))
     labels = pa.array(column.categories.take(present), pa.string())
     asked = pc.invert(pc.match_substring_regex(labels, r"^(?i:hcom|hccl)"))
     places, labels = present[np.asarray(asked)], labels.filter(asked)
-    worded = np.asarray(pc.match_substring_regex(labels, ASKED))
-    doubtful = np.zeros(len(column.categories), bool)
-    for place in places[worded].tolist():
-        doubtful[place] = meaning(column.categories[place]).doubt == doubt
-    return _masked(kernels, mask & doubtful[codes]) if doubtful.any() else kernels.iloc[:0]
+    worded = places[np.asarray(pc.match_substring_regex(labels, ASKED))].tolist()
+    doubts = {place: meaning(column.categories[place]).doubt for place in worded}
+    found = {}
+    for doubt in (LOOKALIKE, FUSED):
+        wanted = np.zeros(len(column.categories), bool)
+        wanted[[place for place, one in doubts.items() if one == doubt]] = True
+        found[doubt] = _masked(kernels, mask & wanted[codes]) if wanted.any() else kernels.iloc[:0]
+    return found
 
 
 def _finding(rows: pd.DataFrame, kind: str, text: str) -> Iterator[Finding]:
