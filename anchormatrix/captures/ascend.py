@@ -155,7 +155,11 @@ def _streams(raw: pa.Table, communicators: pa.DictionaryArray) -> pa.DictionaryA
     code, group = np.asarray(streams.indices), np.asarray(communicators.indices)
     apart = (code == labels.index(NO_STREAM)) & np.asarray([bool(label) for label in groups])[group]
     named = pa.array([*labels, *(f"{NO_STREAM} {label}" for label in groups)], pa.string())
-    return _relabel(pa.array(np.where(apart, len(labels) + group.astype(np.int32), code)), named)
+    code = np.where(apart, len(labels) + group.astype(np.int32), code)
+    used = np.flatnonzero(np.bincount(code, minlength=len(named)))
+    position = np.zeros(len(named), np.int32)
+    position[used] = np.arange(len(used))
+    return _relabel(pa.array(position[code]), named.take(pa.array(used)))
 
 
 def _named(raw: pa.Table) -> dict[str, pa.DictionaryArray]:
