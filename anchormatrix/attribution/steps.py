@@ -8,21 +8,25 @@ AI-CPU kernels and other engines run in Free.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from anchormatrix.attribution.differences import IDENTITY_TOLERANCE
 from anchormatrix.attribution.findings import by_text
-from anchormatrix.attribution.intervals import ms, union_of
+from anchormatrix.attribution.intervals import Intervals, ms, union, union_of
 from anchormatrix.attribution.slowest import slowest
-from anchormatrix.captures.names import COMPUTE
-from anchormatrix.captures.table import STEP_COLUMNS, Capture, is_collective, is_core
+from anchormatrix.captures.names import COMPUTE, COPY
+from anchormatrix.captures.step_spans import step_spans
+from anchormatrix.captures.table import OUTSIDE, STEP_COLUMNS, Capture, is_collective, is_core
 from anchormatrix.errors import InputError
-from anchormatrix.records.attribution import ChosenStep, StepRow
+from anchormatrix.records.attribution import ChosenStep, OutsideRow, StepRow
 from anchormatrix.records.finding import Finding
 
+PART_COLUMNS = (*STEP_COLUMNS, "copy_ns")
 PARTS = ("computing_ns", "exposed_ns", "free_ns")
 AGREEMENT_TOLERANCE = 0.005
 _SLACK_NS = 1000
@@ -38,56 +42,87 @@ class StepChoice:
 
 
 def decompose(capture: Capture) -> pd.DataFrame:
-    """Return ``STEP_COLUMNS`` and ``source`` for every rank and step; ``source`` is ``step table`` or ``kernels``."""
-    found = []
-    tabled: set[int] = set()
-    if capture.steps is not None:
-        found.append(capture.steps.assign(source="step table"))
-        tabled = set(capture.steps["rank"].tolist())
-    left = [rank for rank in capture.ranks if rank not in tabled]
-    if left:
-        kernels = decompose_kernels(capture)
-        found.append(kernels[kernels["rank"].isin(left)].assign(source="kernels"))
-    return pd.concat(found, ignore_index=True)[[*STEP_COLUMNS, "source"]]
+    """Return ``PART_COLUMNS`` and ``source`` for every rank and step; ``source`` is ``step table`` or ``kernels``.
+
+    A row of the step table that breaks an identity is not used: the kernels say that step, where there are any. Raises
+    :class:`InputError` when no step is left.
+    """
+    tabled, broken = capture.steps, np.zeros(0, dtype=bool)
+    if tabled is None:
+        table = decompose_kernels(capture).assign(source="kernels")
+    else:
+        broken = np.asarray([any(_breaches(row)) for row in tabled.to_dict("records")], dtype=bool)
+        table = tabled[~broken].assign(source="step table", copy_ns=0)
+        if broken.any() or not set(capture.ranks) <= set(tabled["rank"]):
+            missing = set(tabled[broken][["rank", "step"]].itertuples(index=False, name=None))
+            kernels = decompose_kernels(capture).assign(source="kernels")
+            places = kernels[["rank", "step"]].itertuples(index=False, name=None)
+            ranks = set(tabled["rank"])
+            wanted = [place in missing or place[0] not in ranks for place in places]
+            table = pd.concat([table, kernels[np.asarray(wanted, dtype=bool)]], ignore_index=True)
+    if table.empty and tabled is not None and broken.any():
+        text = check_identities(tabled)[0].text
+        raise InputError(f"no row of the step table adds up, and no kernel says its step ({text})", where="capture")
+    if table.empty:
+        raise InputError(
+            f"all {len(capture.kernels)} kernels are outside the annotated steps",
+            where="capture",
+            expected="steps that hold the launches of kernels",
+            todo="start the profiler before the step it is to capture, or capture without annotations",
+        )
+    return table[[*PART_COLUMNS, "source"]]
 
 
 def decompose_kernels(capture: Capture) -> pd.DataFrame:
-    """Return ``STEP_COLUMNS`` computed from the kernel table alone.
+    """Return ``PART_COLUMNS`` computed from the kernel table alone.
 
-    The stage of an annotated step is its annotation, extended to its last kernel and begun no earlier than the last
-    kernel of the step before it; without an annotation it runs from the step's first kernel to its last. ``bubble_ns``
-    is the exposed time of receives: it is part of ``exposed_ns``. ``preparing_ns`` is the annotated time before the
-    first kernel.
+    Where a step lies on the device is what :mod:`anchormatrix.captures.step_spans` says. Annotated steps divide its
+    time: a kernel that outlasts its step counts in each for as long as it runs there. Without annotations a step is
+    its own kernels. ``bubble_ns`` is the exposed time of receives: it is part of ``exposed_ns``. ``preparing_ns`` is
+    the step's time before its first kernel.
     """
-    rows = []
+    found = []
     for rank, kernels in capture.per_rank():
-        annotated = capture.windows[capture.windows["rank"] == rank]
-        windows = {step: (start, end) for _, step, start, end in annotated.itertuples(index=False)}
-        busy_until = np.iinfo(np.int64).min
-        steps = [step for step in capture.step_ids if (kernels["step"].to_numpy() == step).any()]
-        for step in steps:
-            mine = capture.of_rank(rank, step)
-            first, last = _span(mine)
-            start, end = first, last
-            if step in windows:
-                start, end = max(windows[step][0], busy_until), max(windows[step][1], last)
-            busy_until = max(busy_until, last)
-            rows.append({"rank": rank, "step": step, **_parts(mine, start, end), "preparing_ns": max(0, first - start)})
-    return pd.DataFrame(rows, columns=list(STEP_COLUMNS))
+        windows = capture.windows[capture.windows["rank"] == rank]
+        spans = step_spans(kernels, windows)
+        if len(windows):
+            owned = kernels[(kernels["step"] != OUTSIDE).to_numpy()]
+            rows = _sets(owned).within(spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy())
+        else:
+            each = [_whole(capture.of_rank(rank, step)) for step in spans["step"].tolist()]
+            rows = pd.concat(each, ignore_index=True) if each else _whole(kernels).iloc[:0]
+        preparing = np.clip(spans["first_ns"] - spans["start_ns"], 0, spans["end_ns"] - spans["start_ns"])
+        found.append(rows.assign(rank=rank, step=spans["step"], preparing_ns=preparing))
+    if not found:
+        return pd.DataFrame(columns=list(PART_COLUMNS))
+    return pd.concat(found, ignore_index=True).sort_values(["rank", "step"], kind="stable", ignore_index=True)[
+        list(PART_COLUMNS)
+    ]
+
+
+def outside(capture: Capture) -> tuple[OutsideRow, ...]:
+    """What the device did outside every step, of each rank that did: the time of kernels that belong to no step, and
+    of others what lies beyond the steps' times."""
+    found = []
+    for rank, kernels in capture.per_rank():
+        windows = capture.windows[capture.windows["rank"] == rank]
+        owned = (kernels["step"] != OUTSIDE).to_numpy()
+        spans = step_spans(kernels, windows)
+        inside = union(spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy())
+        left, cut = _sets(kernels[~owned]), _sets(kernels[owned])
+        times = {
+            f"{part}_ms": ms((getattr(left, part) | (getattr(cut, part) - inside)).total)
+            for part in ("computing", "communication", "copy", "other")
+        }
+        if not owned.all() or any(times.values()):
+            found.append(OutsideRow(rank=rank, kernels=int((~owned).sum()), **times))
+    return tuple(found)
 
 
 def whole_trace(capture: Capture) -> pd.DataFrame:
     """Return the same parts over everything captured, first kernel to last, per rank; ``step`` says nothing there."""
-    rows = [
-        {"rank": rank, "step": -1, **_parts(kernels, *_span(kernels)), "preparing_ns": 0}
-        for rank, kernels in capture.per_rank()
-    ]
-    return pd.DataFrame(rows, columns=list(STEP_COLUMNS))
-
-
-def _span(kernels: pd.DataFrame) -> tuple[int, int]:
-    start, dur = kernels["start_ns"].to_numpy(), kernels["dur_ns"].to_numpy()
-    return int(start.min()), int((start + dur).max())
+    rows = [_whole(kernels).assign(rank=rank, step=OUTSIDE, preparing_ns=0) for rank, kernels in capture.per_rank()]
+    return pd.concat(rows, ignore_index=True)[list(PART_COLUMNS)] if rows else pd.DataFrame(columns=list(PART_COLUMNS))
 
 
 def compute_mask(kernels: pd.DataFrame) -> np.ndarray:
@@ -95,22 +130,57 @@ def compute_mask(kernels: pd.DataFrame) -> np.ndarray:
     return is_core(kernels, COMPUTE) & ~is_collective(kernels)
 
 
-def _parts(kernels: pd.DataFrame, start: int, end: int) -> dict[str, int]:
-    collective = is_collective(kernels)
-    compute = union_of(kernels, compute_mask(kernels)).clip(start, end)
-    communication = union_of(kernels, collective).clip(start, end)
-    exposed = communication - compute
+@dataclass(frozen=True, eq=False)
+class _Sets:
+    """The times at which kernels of each kind run; ``other``: what is on none of the first three."""
+
+    computing: Intervals
+    communication: Intervals
+    exposed: Intervals
+    bubble: Intervals
+    copy: Intervals
+    other: Intervals
+
+    def within(self, start: np.ndarray, end: np.ndarray) -> pd.DataFrame:
+        """Return the parts of each stretch of time."""
+        computing, communication, exposed = (
+            one.covered(start, end) for one in (self.computing, self.communication, self.exposed)
+        )
+        return pd.DataFrame(
+            {
+                "stage_ns": end - start,
+                "computing_ns": computing,
+                "exposed_ns": exposed,
+                "overlapped_ns": communication - exposed,
+                "communication_ns": communication,
+                "free_ns": end - start - computing - exposed,
+                "bubble_ns": self.bubble.covered(start, end),
+                "copy_ns": self.copy.covered(start, end),
+            }
+        )
+
+
+def _sets(kernels: pd.DataFrame) -> _Sets:
+    collective, computing = is_collective(kernels), compute_mask(kernels)
+    copying = is_core(kernels, COPY) & ~collective
     receives = collective & kernels["family"].isin(["receive"]).to_numpy()
-    bubble = (union_of(kernels, receives) & exposed).total if receives.any() else 0
-    return {
-        "stage_ns": end - start,
-        "computing_ns": compute.total,
-        "exposed_ns": exposed.total,
-        "overlapped_ns": communication.total - exposed.total,
-        "communication_ns": communication.total,
-        "free_ns": end - start - compute.total - exposed.total,
-        "bubble_ns": bubble,
-    }
+    compute, communication = union_of(kernels, computing), union_of(kernels, collective)
+    exposed = communication - compute
+    return _Sets(
+        computing=compute,
+        communication=communication,
+        exposed=exposed,
+        bubble=union_of(kernels, receives) & exposed,
+        copy=union_of(kernels, copying),
+        other=union_of(kernels, ~(collective | computing | copying)),
+    )
+
+
+def _whole(kernels: pd.DataFrame) -> pd.DataFrame:
+    """Return the parts of the time from the first of these kernels to the last."""
+    start = kernels["start_ns"].to_numpy()
+    end = start + kernels["dur_ns"].to_numpy()
+    return _sets(kernels).within(start.min(keepdims=True), end.max(keepdims=True))
 
 
 def choose_step(table: pd.DataFrame) -> StepChoice:
@@ -148,30 +218,42 @@ def step_rows(table: pd.DataFrame, *, numbered: bool = False) -> tuple[StepRow, 
             step=int(row["step"]) if numbered else None,
             rank=int(row["rank"]),
             source=row.get("source", ""),
-            **{f"{key.removesuffix('_ns')}_ms": ms(row[key]) for key in STEP_COLUMNS if key.endswith("_ns")},
+            **{
+                f"{key.removesuffix('_ns')}_ms": ms(row[key])
+                for key in PART_COLUMNS
+                if key in row and key.endswith("_ns")
+            },
         )
         for row in table.to_dict("records")
     )
 
 
 def check_identities(table: pd.DataFrame) -> list[Finding]:
-    """Check Communication = exposed + Overlapped and Stage = Computing + exposed + Free (+ Bubble) on every row.
+    """Check Communication = exposed + Overlapped and Stage = Computing + exposed + Free (+ Bubble) on every row, and
+    that no part is negative.
 
     Tolerance: 0.1 % of the left side, at least 1 µs.
     """
-    found = []
-    for row in table.to_dict("records"):
-        for name, left, right in (
-            ("Communication = exposed + Overlapped", "communication_ns", ("exposed_ns", "overlapped_ns")),
-            ("Stage = Computing + exposed + Free", "stage_ns", PARTS),
-        ):
-            residual = row[left] - sum(row[part] for part in right)
-            allowed = max(_SLACK_NS, IDENTITY_TOLERANCE * row[left])
-            with_bubble = residual - row["bubble_ns"] if left == "stage_ns" else residual
-            if min(abs(residual), abs(with_bubble)) > allowed:
-                text = f"{name} does not hold: {residual / 1e6:+.3f} ms are unaccounted for"
-                found.append(Finding("identity", f"step {row['step']}: {text}", (row["rank"],)))
-    return found
+    return [
+        Finding("identity", f"step {row['step']}: {text}", (row["rank"],))
+        for row in table.to_dict("records")
+        for text in _breaches(row)
+    ]
+
+
+def _breaches(row: Mapping[Hashable, Any]) -> Iterator[str]:
+    for name, left, right in (
+        ("Communication = exposed + Overlapped", "communication_ns", ("exposed_ns", "overlapped_ns")),
+        ("Stage = Computing + exposed + Free", "stage_ns", PARTS),
+    ):
+        residual = row[left] - sum(row[part] for part in right)
+        allowed = max(_SLACK_NS, IDENTITY_TOLERANCE * row[left])
+        with_bubble = residual - row["bubble_ns"] if left == "stage_ns" else residual
+        if min(abs(residual), abs(with_bubble)) > allowed:
+            yield f"{name} does not hold: {residual / 1e6:+.3f} ms are unaccounted for"
+    for part in ("stage_ns", *PARTS, "overlapped_ns", "communication_ns"):
+        if row[part] < -_SLACK_NS:
+            yield f"{part.removesuffix('_ns')} is negative: {row[part] / 1e6:.3f} ms"
 
 
 def check_agreement(capture: Capture) -> tuple[float | None, list[Finding]]:
@@ -218,4 +300,6 @@ def spread_pct(values: pd.Series) -> float:
 def step_findings(capture: Capture, table: pd.DataFrame, step: int) -> list[Finding]:
     """Return every finding of the step tables: identities, agreement with the kernels, stragglers."""
     chosen = table[table["step"] == step]
-    return by_text([*check_identities(table), *check_agreement(capture)[1], *check_stragglers(chosen)])
+    told = [] if capture.steps is None else check_identities(capture.steps)
+    unused = [Finding(one.kind, f"{one.text}; this row of the step table is not used", one.ranks) for one in told]
+    return by_text([*unused, *check_identities(table), *check_agreement(capture)[1], *check_stragglers(chosen)])

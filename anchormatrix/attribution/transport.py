@@ -1,7 +1,8 @@
 """Transport audit of the all-to-all: is what every rank received what the others sent to it?
 
 Each rank logs fingerprints per call and chunk: ``A2AUD rank=0 call=12 chunk=3 sent=11,22 got=11,33 spre=11,22
-spost=11,22``; ``sent``, ``spre`` and ``spost`` by destination, ``got`` by source.
+spost=11,22``; ``sent``, ``spre`` and ``spost`` by destination, ``got`` by source. The last two, the send buffer before
+and after, are optional: a log has them on all its lines or on none, so a line with fewer than others is cut off.
 """
 
 from __future__ import annotations
@@ -23,18 +24,23 @@ MEANING = {
 }
 _LINE = re.compile(
     r"A2AUD rank=(\d{1,6}) call=(\d{1,12}) chunk=(\d{1,9})"
-    r" sent=([^\s=]+) got=([^\s=]+) spre=([^\s=]+) spost=([^\s=]+)(?=\s|$)"
+    r" sent=([^\s=]+) got=([^\s=]+)(?: spre=([^\s=]+))?(?: spost=([^\s=]+))?(?=\s|$)"
 )
 
 
 @dataclass(frozen=True)
 class AuditLine:
-    """One rank's fingerprints of one call and chunk."""
+    """One rank's fingerprints of one call and chunk; ``before`` and ``after`` are empty where they are not logged."""
 
     sent: tuple[str, ...]
     got: tuple[str, ...]
     before: tuple[str, ...]
     after: tuple[str, ...]
+
+    @property
+    def fields(self) -> int:
+        """How many of the optional fields the line has."""
+        return bool(self.before) + bool(self.after)
 
 
 @dataclass(frozen=True)
@@ -124,13 +130,11 @@ def reconcile_transport(lines: Iterable[str]) -> Audit:
     line of the same rank, call and chunk is unusable and counted. Raises :class:`InputError` without any audit line.
     """
     table: dict[tuple[int, int], dict[int, AuditLine]] = {}
-    total = unusable = 0
-    for text in lines:
-        if "A2AUD" not in text:
-            continue
-        total += 1
-        parsed = _parse(text)
-        if parsed is None:
+    read = [_parse(text) for text in lines if "A2AUD" in text]
+    total, unusable = len(read), 0
+    widest = max((line.fields for _, _, line in filter(None, read)), default=0)
+    for parsed in read:
+        if parsed is None or parsed[2].fields < widest:
             unusable += 1
             continue
         rank, key, line = parsed
@@ -150,8 +154,10 @@ def _parse(text: str) -> tuple[int, tuple[int, int], AuditLine] | None:
     if len(found) != 1 or text.count("A2AUD") != 1:
         return None
     rank, call, chunk, *lists = found[0]
-    sent, got, before, after = (tuple(item.split(",")) for item in lists)
-    if len({len(sent), len(got), len(before), len(after)}) != 1 or not all((*sent, *got, *before, *after)):
+    sent, got, before, after = (tuple(item.split(",")) if item else () for item in lists)
+    if {len(got), len(before) or len(sent), len(after) or len(sent)} != {len(sent)} or not all(
+        (*sent, *got, *before, *after)
+    ):
         return None
     return int(rank), (int(call), int(chunk)), AuditLine(sent, got, before, after)
 
@@ -195,7 +201,7 @@ def _at(line: AuditLine | None, column: str, index: int) -> str | None:
 
 
 def _changed(line: AuditLine | None, destination: int) -> bool:
-    if line is None or destination >= len(line.before):
+    if line is None or destination >= min(len(line.before), len(line.after)):
         return False
     return line.before[destination] != line.after[destination]
 

@@ -7,6 +7,7 @@ thread's operators do, and the communication is the ``gloo:`` operations.
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections import defaultdict
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from anchormatrix.captures.csvfile import UnusableRows, open_binary
 from anchormatrix.captures.decimals import Int64s
 from anchormatrix.captures.host_operators import operator_table
 from anchormatrix.captures.kineto_events import (
+    UNLAUNCHED,
     Event,
     Window,
     annotated_steps,
@@ -36,6 +38,8 @@ from anchormatrix.errors import InputError
 
 _DEVICE = {"kernel": COMPUTE, "gpu_memcpy": COPY, "gpu_memset": COPY, "memcpy": COPY, "memset": COPY}
 _LAUNCH = ("cuda_runtime", "cuda_driver", "runtime", "privateuse1_runtime")
+# Calls of the runtime that start nothing on the device: a trace that holds only these has no launches.
+_NO_LAUNCH = re.compile(r"synchronize|query|event|malloc|free|getdevice|attribute", re.IGNORECASE)
 _OPERATOR = ("cpu_op", "operator")
 
 
@@ -140,15 +144,15 @@ def _device_table(
 
 
 def _launch_times(events: list[Event], start: Int64s, groups: dict[str, list[Event]]) -> Int64s:
-    """Return when each device event was launched on the host; its own start where the launch is not in the trace."""
-    launches = [event for category in _LAUNCH for event in groups.get(category, ()) if _correlation(event) is not None]
-    if not launches:
+    """Return when each device event was launched on the host, ``UNLAUNCHED`` where the trace has launches and not its
+    own (it was launched before the trace began); its own start in a trace without launches."""
+    calls = [event for category in _LAUNCH for event in groups.get(category, ()) if _correlation(event) is not None]
+    if all(_NO_LAUNCH.search(str(event.get("name", ""))) for event in calls):
         return start
-    at, _, _ = times_of(launches)
-    when = {_correlation(event): time for event, time in zip(launches, at.tolist(), strict=True)}
-    return np.asarray(
-        [when.get(_correlation(event), own) for event, own in zip(events, start.tolist(), strict=True)], np.int64
-    )
+    at, _, good = times_of([{**event, "dur": 0} for event in calls])
+    times = np.where(good, at, UNLAUNCHED).tolist()
+    when = {_correlation(event): time for event, time in zip(calls, times, strict=True)}
+    return np.asarray([when.get(_correlation(event), UNLAUNCHED) for event in events], np.int64)
 
 
 def _correlation(event: Event) -> Any:

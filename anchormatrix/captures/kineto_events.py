@@ -14,6 +14,7 @@ from anchormatrix.captures.csvfile import UnusableRows
 from anchormatrix.captures.decimals import Int64s, nanoseconds
 from anchormatrix.captures.table import OUTSIDE
 
+UNLAUNCHED = int(np.iinfo(np.int64).min)  # before every step
 _STEP_NAME = re.compile(r"(?:ProfilerStep#|(?:.*[^a-z])?step[ _#:]?)(\d{1,9})", re.IGNORECASE)
 _STEP_CATEGORY = ("user_annotation", "cpu_op", "operator")
 

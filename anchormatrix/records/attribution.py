@@ -22,7 +22,8 @@ class AttributionStatus(enum.StrEnum):
 class StepRow(Record, frozen=True, kw_only=True, omit_defaults=True):
     """One rank's step in parts; ``communication_ms`` = exposed + overlapped.
 
-    ``source`` says whether the profiler's step table or the kernels tell it, ``step`` which step it is.
+    ``source`` says whether the profiler's step table or the kernels tell it, ``step`` which step it is. ``copy_ms`` is
+    not known from a step table; copies run in Free, or beside the other parts.
     """
 
     step: int | None = None
@@ -35,7 +36,23 @@ class StepRow(Record, frozen=True, kw_only=True, omit_defaults=True):
     free_ms: float
     bubble_ms: float
     preparing_ms: float
+    copy_ms: float = 0.0
     source: str = ""
+
+
+class OutsideRow(Record, frozen=True, kw_only=True):
+    """What one rank's device did outside every step.
+
+    ``kernels``: how many belong to no step (not launched within an annotation, or launched before the trace). The times
+    are theirs and those of other kernels beyond the times of the steps; they may overlap each other.
+    """
+
+    rank: int
+    kernels: int
+    computing_ms: float
+    communication_ms: float
+    copy_ms: float
+    other_ms: float
 
 
 class ChosenStep(Record, frozen=True):
@@ -52,7 +69,8 @@ class Steps(ChosenStep, frozen=True):
     """The chosen step of every rank, and every other one.
 
     ``exposed_share`` = captured exposed seconds ÷ step time measured without the profiler, ``agreement`` the largest
-    difference between step table and kernels as a share of the stage.
+    difference between step table and kernels as a share of the stage. ``outside``: of the ranks that did something
+    outside every step.
     """
 
     unprofiled_step_s: float | None
@@ -60,6 +78,7 @@ class Steps(ChosenStep, frozen=True):
     agreement: float | None
     all: tuple[StepRow, ...]
     whole_trace: tuple[StepRow, ...]
+    outside: tuple[OutsideRow, ...] = ()
 
 
 class StageDelta(Record, frozen=True):

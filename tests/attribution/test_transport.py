@@ -84,3 +84,23 @@ def test_logs_without_any_audit_line_cannot_be_reconciled():
 
 def test_the_selftest_recognises_every_fault():
     assert [name for name, right in selftest() if right] == ["faithful", "rewritten", "placement", "packing", "missing"]
+
+
+BARE = ["A2AUD rank=0 call=1 chunk=0 sent=10,20 got=10,30", "A2AUD rank=1 call=1 chunk=0 sent=30,41 got=20,41"]
+
+
+def test_a_log_without_the_optional_fields_reconciles():
+    found = reconcile_transport(BARE)
+    assert (found.ok, found.legs, found.equal, found.unusable_lines) == (True, 4, 4, 0)
+    wrong = reconcile_transport([BARE[0], BARE[1].replace("got=20", "got=29")])
+    assert [(leg.fault, leg.source, leg.destination) for leg in wrong.faults] == [("placement", 0, 1)]
+
+
+def test_one_optional_field_tells_nothing_of_rewriting():
+    found = reconcile_transport([f"{BARE[0]} spre=10,99", f"{BARE[1]} spre=30,41"])
+    assert (found.ok, found.equal, found.rewritten_blocks, found.unusable_lines) == (True, 4, 0, 0)
+
+
+def test_a_line_with_fewer_fields_than_the_others_is_cut_off():
+    found = reconcile_transport([GOOD[0], GOOD[1].rsplit(" ", 1)[0], GOOD[1].split(" spre")[0]])
+    assert (found.unusable_lines, found.missing) == (2, 3)
