@@ -191,3 +191,21 @@ def test_every_pattern_has_a_family_and_a_source():
     for pattern, family, fused, source in (line.split("\t") for line in lines[1:]):
         re.compile(pattern)
         assert family in known and fused in ("-", "yes") and len(source) > 8, pattern
+
+
+@pytest.mark.parametrize(
+    "part", ["matmul", "a::", "all_gather", "<", "(", "x<", "_", "nccl::a", "deep_ep::combine", "_ZN1aI"]
+)
+def test_a_name_without_end_is_read_to_a_limit(part):
+    assert meaning(part * 20_000 + "!").family == ""
+
+
+@pytest.mark.parametrize(
+    "name", ["AllGatherMatmul_3", "MatmulReduceScatter", "QuantMatmulAllReduce", "AlltoAllAllGatherBatchMatMul"]
+)
+def test_a_matrix_product_with_a_collective_inside_computes_and_is_said_as_such(name):
+    assert meaning(name) == ("", FUSED)
+
+
+def test_ordinary_matrix_products_are_not_said_to_hold_a_collective():
+    assert {meaning(name) for name in ("MatMulV2_5", "grouped_matmul", "BatchMatMul", "matmul_reduce")} == {("", SURE)}

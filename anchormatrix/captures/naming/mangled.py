@@ -9,6 +9,7 @@ _ANONYMOUS = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\{anonymous\}::|
 _MANGLED = re.compile(r"(?:typeinfo name for )?(_{1,2}Z(?:TS|TI)?L?\w+)")
 _LENGTH = re.compile(r"\d+")
 _MOST = 1 << 14  # characters of a name that are looked at
+_MOST_QUALIFIED = 256  # characters of a qualified name: its end; patterns are tried on no more
 
 
 @lru_cache(maxsize=1 << 16)
@@ -22,11 +23,11 @@ def qualified_name(name: str) -> str:
     if _MANGLED.match(text):
         parts = _components(text)
         if parts:
-            return "::".join(parts).lower()
+            return "::".join(parts).lower()[-_MOST_QUALIFIED:]
     text = _without_brackets(_ANONYMOUS.sub("", text))
     head = text.partition("(")[0].partition(" [")[0].strip()
     last = head.split()[-1] if head.split() else ""
-    return last.lstrip("*&").removesuffix(".kd").lower()
+    return last.lstrip("*&").removesuffix(".kd").lower()[-_MOST_QUALIFIED:]
 
 
 def _without_brackets(text: str) -> str:
