@@ -193,9 +193,7 @@ def test_every_pattern_has_a_family_and_a_source():
         assert family in known and fused in ("-", "yes") and len(source) > 8, pattern
 
 
-@pytest.mark.parametrize(
-    "part", ["matmul", "a::", "all_gather", "<", "(", "x<", "_", "nccl::a", "deep_ep::combine", "_ZN1aI"]
-)
+@pytest.mark.parametrize("part", ["matmul", "a::", "all_gather", "<", "(", "x<", "_", "nccl::a", "_ZN1aI"])
 def test_a_name_without_end_is_read_to_a_limit(part):
     assert meaning(part * 20_000 + "!").family == ""
 
