@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from anchormatrix.attribution.slowest import EQUAL_PCT
 from anchormatrix.records.attribution import Collectives, Family, Sentence
 from anchormatrix.records.waits import MaskBound, RankBubbles
 
@@ -12,16 +13,19 @@ _HIDDEN_BY_HEADS = ("alltoall", "alltoallv", "allgather")  # families that carry
 
 
 def readings(
-    worst: Mapping[str, int],
+    longest: Sequence[Mapping[str, int]],
     exposed_share: float | None,
     collectives: Collectives,
     bounds: Sequence[MaskBound],
     found: Sequence[RankBubbles],
 ) -> tuple[Sentence, ...]:
-    """Return a sentence for the step, the collectives, the bound and the bubbles of the slowest rank."""
-    rank = worst["rank"]
+    """Return a sentence for the step, the collectives, the bound and the bubbles of the slowest rank.
+
+    ``longest``: the step on every rank that is equal to the slowest, the one shown first.
+    """
+    rank = longest[0]["rank"]
     families = next((one.families for one in collectives.ranks if one.rank == rank), ())
-    sentences = {"steps": _step(worst, exposed_share), "collectives": collectives_words(families)}
+    sentences = {"steps": _step(longest, exposed_share), "collectives": collectives_words(families)}
     for bound in bounds:
         if bound.rank == rank:
             sentences["masking"] = masking_words(bound)
@@ -31,18 +35,26 @@ def readings(
     return tuple(Sentence(about=about, text=f"{text[:1].upper()}{text[1:]}.") for about, text in sentences.items())
 
 
-def _step(worst: Mapping[str, int], share: float | None) -> str:
-    stage = worst["stage_ns"] or 1
-    parts = {
-        "computes": worst["computing_ns"],
-        "waits for communication": worst["exposed_ns"],
-        "idles": worst["free_ns"],
-    }
-    listed = ", ".join(f"{verb} {value / stage:.1%}" for verb, value in parts.items())
-    text = f"The slowest rank, {worst['rank']}, {listed} of its captured step of {worst['stage_ns'] / 1e6:.1f} ms"
+def _step(longest: Sequence[Mapping[str, int]], share: float | None) -> str:
+    worst, *equal = longest
+    text = (
+        f"The slowest rank, {worst['rank']}, {_parts(worst)} of its captured step of {worst['stage_ns'] / 1e6:.1f} ms"
+    )
+    if equal:
+        least = equal[-1]
+        text += (
+            f" (of {len(longest)} ranks equal within {EQUAL_PCT:g} % the one that computes most; rank {least['rank']}, "
+            f"of {least['stage_ns'] / 1e6:.1f} ms, {_parts(least)})"
+        )
     if share is not None:
         text += f"; exposed communication is {share:.1%} of the step measured without the profiler"
     return text
+
+
+def _parts(row: Mapping[str, int]) -> str:
+    stage = row["stage_ns"] or 1
+    parts = {"computes": "computing_ns", "waits for communication": "exposed_ns", "idles": "free_ns"}
+    return ", ".join(f"{verb} {row[part] / stage:.1%}" for verb, part in parts.items())
 
 
 def collectives_words(families: Sequence[Family]) -> str:

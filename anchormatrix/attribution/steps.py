@@ -18,7 +18,7 @@ import pandas as pd
 from anchormatrix.attribution.differences import IDENTITY_TOLERANCE
 from anchormatrix.attribution.findings import by_text
 from anchormatrix.attribution.intervals import Intervals, ms, union, union_of
-from anchormatrix.attribution.slowest import slowest
+from anchormatrix.attribution.slowest import check_imbalance, check_stragglers, slowest
 from anchormatrix.captures.names import COMPUTE, COPY
 from anchormatrix.captures.step_spans import step_spans
 from anchormatrix.captures.table import OUTSIDE, STEP_COLUMNS, Capture, is_collective, is_core
@@ -30,7 +30,6 @@ PART_COLUMNS = (*STEP_COLUMNS, "copy_ns")
 PARTS = ("computing_ns", "exposed_ns", "free_ns")
 AGREEMENT_TOLERANCE = 0.005
 _SLACK_NS = 1000
-_STRAGGLER_PCT = 5.0
 
 
 @dataclass(frozen=True)
@@ -278,19 +277,6 @@ def check_agreement(capture: Capture) -> tuple[float | None, list[Finding]]:
     return worst, found
 
 
-def check_stragglers(table: pd.DataFrame) -> list[Finding]:
-    """Find ranks whose own time (Stage − exposed) is more than 5 % above the median: the others wait for them."""
-    own = (table["stage_ns"] - table["exposed_ns"]).to_numpy()
-    median = float(np.median(own)) if len(own) else 0.0
-    return [
-        Finding(
-            "straggler", f"rank {rank} works {100 * (mine / median - 1):.1f} % longer than the median rank", (rank,)
-        )
-        for rank, mine in zip(table["rank"].tolist(), own.tolist(), strict=True)
-        if median > 0 and mine > median * (1 + _STRAGGLER_PCT / 100) and len(own) > 1
-    ]
-
-
 def spread_pct(values: pd.Series) -> float:
     """Return (max − min) ÷ median across ranks, in percent."""
     median = float(values.median())
@@ -298,8 +284,9 @@ def spread_pct(values: pd.Series) -> float:
 
 
 def step_findings(capture: Capture, table: pd.DataFrame, step: int) -> list[Finding]:
-    """Return every finding of the step tables: identities, agreement with the kernels, stragglers."""
+    """Return every finding of the step tables: identities, agreement with the kernels, stragglers, imbalance."""
     chosen = table[table["step"] == step]
     told = [] if capture.steps is None else check_identities(capture.steps)
     unused = [Finding(one.kind, f"{one.text}; this row of the step table is not used", one.ranks) for one in told]
-    return by_text([*unused, *check_identities(table), *check_agreement(capture)[1], *check_stragglers(chosen)])
+    uneven = [*check_stragglers(chosen), *check_imbalance(chosen)]
+    return by_text([*unused, *check_identities(table), *check_agreement(capture)[1], *uneven])

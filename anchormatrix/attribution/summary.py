@@ -17,7 +17,7 @@ from anchormatrix.attribution.hiding import DRAIN_RATIO, usable_chunks
 from anchormatrix.attribution.layers import attention_of
 from anchormatrix.attribution.masking import MaskOptions, mask_bounds
 from anchormatrix.attribution.reading import readings
-from anchormatrix.attribution.slowest import slowest
+from anchormatrix.attribution.slowest import equal_to_slowest
 from anchormatrix.attribution.steps import (
     check_agreement,
     choose_step,
@@ -93,7 +93,8 @@ def attribute(capture: Capture, options: AttributionOptions, *, contract: str | 
     """
     table = decompose(capture)
     choice = choose_step(table)
-    worst = slowest(table[table["step"] == choice.step])
+    longest = equal_to_slowest(table[table["step"] == choice.step])
+    worst = longest[0]
     missing: dict[str, str] = {}
     family = _masked_family(capture, choice.step, options)
     bounds = _bounds(capture, table, choice.step, options, family, missing)
@@ -136,7 +137,7 @@ def attribute(capture: Capture, options: AttributionOptions, *, contract: str | 
         timeline=_timeline(capture, choice.step, worst["rank"], options, missing),
         findings=tuple(findings),
         missing=missing,
-        reading=readings(worst, share, groups, bounds, found),
+        reading=readings(longest, share, groups, bounds, found),
         family=capture.family,
         rows_read=capture.rows_read,
         rows_unusable=dict(capture.rows_unusable),

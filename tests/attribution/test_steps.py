@@ -9,11 +9,10 @@ import pytest
 from attribution_tables import capture_of, collective, compute
 
 from anchormatrix.attribution.differences import delta
-from anchormatrix.attribution.slowest import slowest, slowest_rank
+from anchormatrix.attribution.slowest import check_stragglers, slowest, slowest_rank
 from anchormatrix.attribution.steps import (
     check_agreement,
     check_identities,
-    check_stragglers,
     choose_step,
     decompose,
     decompose_kernels,
