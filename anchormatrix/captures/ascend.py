@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -195,7 +196,7 @@ def collectives_of(names: pa.Array) -> tuple[pa.Array, pa.Array]:
     for form, words in ((ASCEND_COLLECTIVE, r"^(?i:hcom|hccl)"), (ASCEND_AICPU_COLLECTIVE, r"(?i:aicpukernel)")):
         asked = pc.and_(pc.is_null(operation), pc.match_substring_regex(names, words))
         if pc.any(asked).as_py():
-            found = pc.extract_regex(names.filter(asked), form)
+            found = _extracted(names.filter(asked), form)
             operation = pc.replace_with_mask(operation, asked, pc.struct_field(found, "family"))
             communicator = pc.replace_with_mask(communicator, asked, pc.struct_field(found, "communicator"))
     spelling = operation.dictionary_encode("encode")
@@ -209,6 +210,14 @@ def collectives_of(names: pa.Array) -> tuple[pa.Array, pa.Array]:
         mask[list(explained)] = True
         family = pc.replace_with_mask(family, pa.array(mask), pa.array(explained.values(), pa.string()))
     return family, pc.fill_null(communicator, "")
+
+
+def _extracted(names: pa.Array, form: str) -> pa.StructArray:
+    """Return the named groups of a pattern; each call of HCCL has a name of its own, so there may be very many."""
+    half = len(names) // 2
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        halves = pool.map(lambda part: pc.extract_regex(part, form), (names[:half], names[half:]))
+        return pa.concat_arrays(list(halves))
 
 
 def _complete(raw: pa.Table, cores: pa.DictionaryArray, families: pa.DictionaryArray) -> pa.DictionaryArray:

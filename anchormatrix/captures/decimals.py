@@ -51,16 +51,15 @@ def _of_equal_lengths(column: pa.Array) -> Int64s | None:
     ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
     text = np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8)
     lengths = np.diff(ends)
+    if not _LEAST <= lengths.min() <= lengths.max() <= _MOST:
+        return None
+    present = np.flatnonzero(np.bincount(lengths)).tolist()
+    if len(present) == 1:
+        return _digits(text[ends[0] : ends[-1]].reshape(-1, present[0]))
     found = np.empty(len(column), np.int64)
-    for length in np.unique(lengths).tolist():
+    for length in present:
         rows = np.flatnonzero(lengths == length)
-        if not _LEAST <= length <= _MOST:
-            return None
-        if len(rows) == len(found):
-            block = text[ends[0] : ends[-1]].reshape(-1, length)
-        else:
-            block = text[ends[:-1][rows][:, None] + np.arange(length)]
-        numbers = _digits(block)
+        numbers = _digits(text[ends[:-1][rows][:, None] + np.arange(length)])
         if numbers is None:
             return None
         found[rows] = numbers
