@@ -69,6 +69,8 @@ def main() -> int:
         print(f"attribute.py: {result.reason}", file=sys.stderr)
         return CANNOT
     show(f"Step ({result.steps.why})", map(plain, result.steps.ranks))
+    if result.steps.outside:
+        show("Outside every step", map(plain, result.steps.outside))
     for sentence in result.reading or ():
         print(f"\n{sentence.text}")
     for finding in result.findings or ():

@@ -28,8 +28,7 @@ def main() -> int:
     parser.add_argument("--top", type=positive, metavar="N", default=12, help="groups shown per rank (default: 12)")
     args = parser.parse_args()
     capture = load(args)
-    steps = args.steps or max(1, len(capture.step_ids))
-    found = collectives(capture, layers=args.layers, steps=steps)
+    found = collectives(capture, layers=args.layers, steps=args.steps)
     values = plain(found)
     ranks = values["ranks"]
     show("Collectives", ({"rank": r["rank"], **row} for r in ranks for row in islice(r["families"], args.top)))
@@ -39,7 +38,8 @@ def main() -> int:
     show("Streams", ({"rank": r["rank"], **row} for r in ranks for row in r["streams"]))
     for note in concurrency(found):
         print(f"\nnote: {note.text}")
-    findings = [*capture.findings, *reconcile(found, layers=args.layers, steps=steps), *check_streams(capture)]
+    findings = [*capture.findings, *reconcile(found, layers=args.layers), *check_streams(capture)]
+    steps = args.steps or max(1, len(capture.step_ids))
     return finish({"layers": args.layers, "steps": steps, **values}, findings, args.json)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from anchormatrix.attribution.differences import delta
 from anchormatrix.attribution.slowest import slowest_rank
-from anchormatrix.attribution.steps import choose_step, chosen_step, decompose, step_findings
+from anchormatrix.attribution.steps import choose_step, chosen_step, decompose, outside, step_findings
 from anchormatrix.captures.open import load_capture
 from anchormatrix.cli.analysis import add_json, add_limit, finish, show
 from anchormatrix.cli.command import run
@@ -41,12 +41,15 @@ def main() -> int:
         table = decompose(capture)
         choice = choose_step(table)
         step = chosen_step(table, choice)
+        beside = [plain(row) for row in outside(capture)]
         chosen.append(slowest_rank(step.ranks) or step.ranks[0])
-        steps.append({"profile_dir": str(directory), **plain(step)})
+        steps.append({"profile_dir": str(directory), **plain(step), "outside": beside})
         findings += [
             Finding(one.kind, f"{name}: {one.text}", one.ranks) for one in step_findings(capture, table, choice.step)
         ]
         show(f"{name} = {directory}: {choice.why}, slowest rank {steps[-1]['slowest_rank']}", steps[-1]["ranks"])
+        if beside:
+            show(f"{name}: outside every step", beside)
     found = delta(*chosen)
     values = plain(found)
     show("Δ = B − A, slowest ranks", [{key: value for key, value in values.items() if key != "ranks"}])

@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 
 from anchormatrix.attribution.collectives import Group, compute_stream, groups_of
+from anchormatrix.attribution.device.times import compute_mask
 from anchormatrix.attribution.intervals import EMPTY, Intervals, ms, optional, union, union_of
 from anchormatrix.attribution.layers import Attention, Parts, attention_of, producer_lags, split_forward
-from anchormatrix.attribution.steps import compute_mask
 from anchormatrix.captures.table import Capture
 from anchormatrix.errors import InputError
 from anchormatrix.records.finding import Finding

@@ -9,12 +9,12 @@ from itertools import chain, combinations
 import numpy as np
 import pandas as pd
 
+from anchormatrix.attribution.device.times import compute_mask
 from anchormatrix.attribution.findings import by_text
 from anchormatrix.attribution.intervals import Intervals, ms, optional, union, union_of
 from anchormatrix.attribution.reading import SERIAL
-from anchormatrix.attribution.steps import compute_mask
 from anchormatrix.captures.names import COMPUTE
-from anchormatrix.captures.table import Capture, is_collective, is_core, is_without_stream
+from anchormatrix.captures.table import OUTSIDE, Capture, is_collective, is_core, is_without_stream
 from anchormatrix.records.attribution import Collectives, Family, Overlap, RankCollectives, Stream
 from anchormatrix.records.finding import Finding
 
@@ -66,14 +66,13 @@ def groups_of(kernels: pd.DataFrame) -> list[Group]:
 
 
 def collectives(capture: Capture, *, layers: int | None = None, steps: int | None = None) -> Collectives:
-    """Return families, overlaps and streams of every rank over everything captured.
+    """Return families and overlaps of every rank over its steps, and the streams over everything captured.
 
-    ``calls_per_layer`` = calls ÷ (layers × steps), ``steps`` counted from the capture when not given; without
-    ``layers`` it is not known.
+    ``calls_per_layer`` = calls ÷ (layers × steps), ``steps`` those of the rank when not given; without ``layers`` it is
+    not known. A family with calls outside the steps only has no times.
     """
-    executed = layers * (steps or max(1, len(capture.step_ids))) if layers else None
     return Collectives(
-        ranks=tuple(_of_rank(rank, kernels, executed) for rank, kernels in capture.per_rank()),
+        ranks=tuple(_of_rank(rank, kernels, layers, steps) for rank, kernels in capture.per_rank()),
         rows_read=capture.rows_read,
         rows_unusable=capture.unusable,
         unusable_causes=dict(capture.rows_unusable),
@@ -81,18 +80,27 @@ def collectives(capture: Capture, *, layers: int | None = None, steps: int | Non
     )
 
 
-def _of_rank(rank: int, kernels: pd.DataFrame, executed: int | None) -> RankCollectives:
-    groups = groups_of(kernels)
-    computing = union_of(kernels, compute_mask(kernels))
+def _of_rank(rank: int, kernels: pd.DataFrame, layers: int | None, steps: int | None) -> RankCollectives:
+    owned = (kernels["step"] != OUTSIDE).to_numpy()
+    inside, left = kernels[owned], groups_of(kernels[~owned])
+    groups = groups_of(inside)
+    computing = union_of(inside, compute_mask(inside))
+    counted = steps or int(inside["step"].nunique())
+    executed = layers * counted if layers else None
+    beside = {(group.family, group.communicator): group for group in left}
+    families = [
+        _family(group, computing, executed, beside.pop((group.family, group.communicator), None)) for group in groups
+    ]
     return RankCollectives(
         rank=rank,
-        families=tuple(_family(group, computing, executed) for group in groups),
+        families=(*families, *(_only_outside(group) for group in beside.values())),
         overlap=tuple(_overlaps(groups)),
         streams=tuple(_streams(kernels)),
+        steps=counted,
     )
 
 
-def _family(group: Group, computing: Intervals, executed: int | None) -> Family:
+def _family(group: Group, computing: Intervals, executed: int | None, outside: Group | None) -> Family:
     length, covered = group.end - group.start, group.union.total
     return Family(
         family=group.family,
@@ -106,6 +114,25 @@ def _family(group: Group, computing: Intervals, executed: int | None) -> Family:
         union_ms=ms(covered),
         union_over_sum=optional(covered / group.sum_ns) if group.sum_ns else None,
         exposed_ms=ms(covered - (group.union & computing).total),
+        outside_calls=len(outside.start) if outside else 0,
+        outside_ms=ms(outside.sum_ns) if outside else 0.0,
+    )
+
+
+def _only_outside(group: Group) -> Family:
+    return Family(
+        family=group.family,
+        communicator=group.communicator,
+        calls=0,
+        calls_per_layer=None,
+        sum_ms=0.0,
+        mean_ms=0.0,
+        median_ms=0.0,
+        max_ms=0.0,
+        union_ms=0.0,
+        union_over_sum=None,
+        outside_calls=len(group.start),
+        outside_ms=ms(group.sum_ns),
     )
 
 
@@ -191,7 +218,7 @@ def check_streams(capture: Capture) -> list[Finding]:
     return by_text(found)
 
 
-def reconcile(found: Collectives, *, layers: int | None, steps: int) -> list[Finding]:
+def reconcile(found: Collectives, *, layers: int | None) -> list[Finding]:
     """Check calls = layers × calls per layer × steps for each family and communicator; a remainder is a finding.
 
     Groups with fewer calls than layers × steps (the output's gather, a broadcast) do not belong to the layers and are
@@ -199,18 +226,17 @@ def reconcile(found: Collectives, *, layers: int | None, steps: int) -> list[Fin
     """
     if not layers:
         return []
-    executed = layers * steps
     return by_text(
         Finding(
             "remainder",
-            f"{_named(family)}: {family.calls} calls are no multiple of {layers} layers × {steps} steps; "
-            f"{family.calls % executed} are left over, another collective is mixed in (per-layer offload, tensor "
-            "parallelism, an encoder or decoder): prove it by a run with offload off",
+            f"{_named(family)}: {family.calls} calls are no multiple of {layers} layers × {one.steps} steps; "
+            f"{family.calls % (layers * one.steps)} are left over, another collective is mixed in (per-layer offload, "
+            "tensor parallelism, an encoder or decoder): prove it by a run with offload off",
             (one.rank,),
         )
         for one in found.ranks
         for family in one.families
-        if family.calls > executed and family.calls % executed
+        if family.calls > layers * one.steps and family.calls % (layers * one.steps)
     )
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anchormatrix.attribution.collectives import Group
-from anchormatrix.attribution.steps import compute_mask
+from anchormatrix.attribution.device.times import compute_mask
 from anchormatrix.errors import InputError
 
 ATTENTION = r"flash_?att|attention|flash_fwd|fmha|sdpa"

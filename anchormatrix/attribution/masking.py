@@ -13,10 +13,10 @@ import pandas as pd
 
 from anchormatrix.attribution.bubbles import choose_group
 from anchormatrix.attribution.collectives import SERIAL, Group, groups_of
+from anchormatrix.attribution.device.times import compute_mask
 from anchormatrix.attribution.hiding import DRAIN_RATIO, bound, estimate, usable_chunks
 from anchormatrix.attribution.intervals import ms, optional, union, union_of
 from anchormatrix.attribution.layers import Attention, attention_of
-from anchormatrix.attribution.steps import compute_mask
 from anchormatrix.captures.table import Capture
 from anchormatrix.errors import InputError
 from anchormatrix.records.waits import MaskBound

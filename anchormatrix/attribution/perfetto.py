@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
+from anchormatrix.attribution.device.times import compute_mask
 from anchormatrix.attribution.intervals import union_of
-from anchormatrix.attribution.steps import compute_mask
 from anchormatrix.captures.table import Capture, is_collective
 
 EXPOSED, GAPS = "exposed communication", "nothing computes"

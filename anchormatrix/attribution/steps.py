@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from anchormatrix.attribution.device.spans import step_spans
+from anchormatrix.attribution.device.times import times_of, whole
 from anchormatrix.attribution.differences import IDENTITY_TOLERANCE
 from anchormatrix.attribution.findings import by_text
-from anchormatrix.attribution.intervals import Intervals, ms, union, union_of
+from anchormatrix.attribution.intervals import ms, union
 from anchormatrix.attribution.slowest import check_imbalance, check_stragglers, slowest
-from anchormatrix.captures.names import COMPUTE, COPY
-from anchormatrix.captures.step_spans import step_spans
-from anchormatrix.captures.table import OUTSIDE, STEP_COLUMNS, Capture, is_collective, is_core
+from anchormatrix.captures.table import OUTSIDE, STEP_COLUMNS, Capture
 from anchormatrix.errors import InputError
 from anchormatrix.records.attribution import ChosenStep, OutsideRow, StepRow
 from anchormatrix.records.finding import Finding
@@ -46,22 +46,10 @@ def decompose(capture: Capture) -> pd.DataFrame:
     A row of the step table that breaks an identity is not used: the kernels say that step, where there are any. Raises
     :class:`InputError` when no step is left.
     """
-    tabled, broken = capture.steps, np.zeros(0, dtype=bool)
-    if tabled is None:
+    if capture.steps is None:
         table = decompose_kernels(capture).assign(source="kernels")
     else:
-        broken = np.asarray([any(_breaches(row)) for row in tabled.to_dict("records")], dtype=bool)
-        table = tabled[~broken].assign(source="step table", copy_ns=0)
-        if broken.any() or not set(capture.ranks) <= set(tabled["rank"]):
-            missing = set(tabled[broken][["rank", "step"]].itertuples(index=False, name=None))
-            kernels = decompose_kernels(capture).assign(source="kernels")
-            places = kernels[["rank", "step"]].itertuples(index=False, name=None)
-            ranks = set(tabled["rank"])
-            wanted = [place in missing or place[0] not in ranks for place in places]
-            table = pd.concat([table, kernels[np.asarray(wanted, dtype=bool)]], ignore_index=True)
-    if table.empty and tabled is not None and broken.any():
-        text = check_identities(tabled)[0].text
-        raise InputError(f"no row of the step table adds up, and no kernel says its step ({text})", where="capture")
+        table = _with_step_table(capture, capture.steps)
     if table.empty:
         raise InputError(
             f"all {len(capture.kernels)} kernels are outside the annotated steps",
@@ -72,11 +60,25 @@ def decompose(capture: Capture) -> pd.DataFrame:
     return table[[*PART_COLUMNS, "source"]]
 
 
+def _with_step_table(capture: Capture, tabled: pd.DataFrame) -> pd.DataFrame:
+    broken = np.asarray([any(_breaches(row)) for row in tabled.to_dict("records")], dtype=bool)
+    table = tabled[~broken].assign(source="step table", copy_ns=0)
+    ranks, again = set(tabled["rank"]), {(row.rank, row.step) for row in tabled[broken].itertuples()}
+    if again or not ranks.issuperset(capture.ranks):
+        kernels = decompose_kernels(capture).assign(source="kernels")
+        wanted = [row.rank not in ranks or (row.rank, row.step) in again for row in kernels.itertuples()]
+        table = pd.concat([table, kernels[np.asarray(wanted, dtype=bool)]], ignore_index=True)
+    if table.empty and again:
+        text = check_identities(tabled)[0].text
+        raise InputError(f"no row of the step table adds up, and no kernel says its step ({text})", where="capture")
+    return table
+
+
 def decompose_kernels(capture: Capture) -> pd.DataFrame:
     """Return ``PART_COLUMNS`` computed from the kernel table alone.
 
-    Where a step lies on the device is what :mod:`anchormatrix.captures.step_spans` says. Annotated steps divide its
-    time: a kernel that outlasts its step counts in each for as long as it runs there. Without annotations a step is
+    Where a step lies on the device is what :mod:`anchormatrix.attribution.device.spans` says. Annotated steps divide
+    its time: a kernel that outlasts its step counts in each for as long as it runs there. Without annotations a step is
     its own kernels. ``bubble_ns`` is the exposed time of receives: it is part of ``exposed_ns``. ``preparing_ns`` is
     the step's time before its first kernel.
     """
@@ -86,17 +88,16 @@ def decompose_kernels(capture: Capture) -> pd.DataFrame:
         spans = step_spans(kernels, windows)
         if len(windows):
             owned = kernels[(kernels["step"] != OUTSIDE).to_numpy()]
-            rows = _sets(owned).within(spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy())
+            rows = times_of(owned).within(spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy())
         else:
-            each = [_whole(capture.of_rank(rank, step)) for step in spans["step"].tolist()]
-            rows = pd.concat(each, ignore_index=True) if each else _whole(kernels).iloc[:0]
+            each = [whole(capture.of_rank(rank, step)) for step in spans["step"].tolist()]
+            rows = pd.concat(each, ignore_index=True) if each else whole(kernels).iloc[:0]
         preparing = np.clip(spans["first_ns"] - spans["start_ns"], 0, spans["end_ns"] - spans["start_ns"])
         found.append(rows.assign(rank=rank, step=spans["step"], preparing_ns=preparing))
     if not found:
         return pd.DataFrame(columns=list(PART_COLUMNS))
-    return pd.concat(found, ignore_index=True).sort_values(["rank", "step"], kind="stable", ignore_index=True)[
-        list(PART_COLUMNS)
-    ]
+    table = pd.concat(found, ignore_index=True)[list(PART_COLUMNS)]
+    return table.sort_values(["rank", "step"], kind="stable", ignore_index=True)
 
 
 def outside(capture: Capture) -> tuple[OutsideRow, ...]:
@@ -108,7 +109,7 @@ def outside(capture: Capture) -> tuple[OutsideRow, ...]:
         owned = (kernels["step"] != OUTSIDE).to_numpy()
         spans = step_spans(kernels, windows)
         inside = union(spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy())
-        left, cut = _sets(kernels[~owned]), _sets(kernels[owned])
+        left, cut = times_of(kernels[~owned]), times_of(kernels[owned])
         times = {
             f"{part}_ms": ms((getattr(left, part) | (getattr(cut, part) - inside)).total)
             for part in ("computing", "communication", "copy", "other")
@@ -120,66 +121,8 @@ def outside(capture: Capture) -> tuple[OutsideRow, ...]:
 
 def whole_trace(capture: Capture) -> pd.DataFrame:
     """Return the same parts over everything captured, first kernel to last, per rank; ``step`` says nothing there."""
-    rows = [_whole(kernels).assign(rank=rank, step=OUTSIDE, preparing_ns=0) for rank, kernels in capture.per_rank()]
+    rows = [whole(kernels).assign(rank=rank, step=OUTSIDE, preparing_ns=0) for rank, kernels in capture.per_rank()]
     return pd.concat(rows, ignore_index=True)[list(PART_COLUMNS)] if rows else pd.DataFrame(columns=list(PART_COLUMNS))
-
-
-def compute_mask(kernels: pd.DataFrame) -> np.ndarray:
-    """Return which kernels count as Computing: those on compute cores that are no collectives."""
-    return is_core(kernels, COMPUTE) & ~is_collective(kernels)
-
-
-@dataclass(frozen=True, eq=False)
-class _Sets:
-    """The times at which kernels of each kind run; ``other``: what is on none of the first three."""
-
-    computing: Intervals
-    communication: Intervals
-    exposed: Intervals
-    bubble: Intervals
-    copy: Intervals
-    other: Intervals
-
-    def within(self, start: np.ndarray, end: np.ndarray) -> pd.DataFrame:
-        """Return the parts of each stretch of time."""
-        computing, communication, exposed = (
-            one.covered(start, end) for one in (self.computing, self.communication, self.exposed)
-        )
-        return pd.DataFrame(
-            {
-                "stage_ns": end - start,
-                "computing_ns": computing,
-                "exposed_ns": exposed,
-                "overlapped_ns": communication - exposed,
-                "communication_ns": communication,
-                "free_ns": end - start - computing - exposed,
-                "bubble_ns": self.bubble.covered(start, end),
-                "copy_ns": self.copy.covered(start, end),
-            }
-        )
-
-
-def _sets(kernels: pd.DataFrame) -> _Sets:
-    collective, computing = is_collective(kernels), compute_mask(kernels)
-    copying = is_core(kernels, COPY) & ~collective
-    receives = collective & kernels["family"].isin(["receive"]).to_numpy()
-    compute, communication = union_of(kernels, computing), union_of(kernels, collective)
-    exposed = communication - compute
-    return _Sets(
-        computing=compute,
-        communication=communication,
-        exposed=exposed,
-        bubble=union_of(kernels, receives) & exposed,
-        copy=union_of(kernels, copying),
-        other=union_of(kernels, ~(collective | computing | copying)),
-    )
-
-
-def _whole(kernels: pd.DataFrame) -> pd.DataFrame:
-    """Return the parts of the time from the first of these kernels to the last."""
-    start = kernels["start_ns"].to_numpy()
-    end = start + kernels["dur_ns"].to_numpy()
-    return _sets(kernels).within(start.min(keepdims=True), end.max(keepdims=True))
 
 
 def choose_step(table: pd.DataFrame) -> StepChoice:

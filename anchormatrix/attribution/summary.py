@@ -111,7 +111,7 @@ def attribute(capture: Capture, options: AttributionOptions, *, contract: str | 
         [
             *capture.findings,
             *step_findings(capture, table, choice.step),
-            *reconcile(groups, layers=options.layers, steps=max(1, len(capture.step_ids))),
+            *reconcile(groups, layers=options.layers),
             *concurrency(groups),
             *(Finding(f"proof: {check.name}", check.text) for check in effect.failures),
         ]

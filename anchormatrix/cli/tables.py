@@ -9,12 +9,12 @@ from typing import Any
 def text_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
     """Return rows as an aligned table: numbers to the right with four significant decimals, ``–`` for what is missing.
 
-    Columns are those of the first row unless given. Without rows the text says so.
+    Columns are those of the rows unless given. Without rows the text says so.
     """
     listed = list(rows)
     if not listed:
         return "(none)"
-    names = list(columns or listed[0])
+    names = list(columns or dict.fromkeys(name for row in listed for name in row))
     cells = [[_cell(row.get(name)) for name in names] for row in listed]
     numeric = [all(isinstance(row.get(name), int | float) or row.get(name) is None for row in listed) for name in names]
     widths = [max(len(name), *(len(line[at]) for line in cells)) for at, name in enumerate(names)]

@@ -99,7 +99,10 @@ class StageDelta(Record, frozen=True):
 
 
 class Family(Record, frozen=True):
-    """The calls of a family on a communicator. ``union_ms``: at least one runs, ``exposed_ms``: beside no compute."""
+    """The calls of a family on a communicator that belong to steps, and ``outside_calls`` that belong to none.
+
+    ``union_ms``: at least one runs, ``exposed_ms``: beside no compute.
+    """
 
     family: str
     communicator: str
@@ -112,6 +115,8 @@ class Family(Record, frozen=True):
     union_ms: float
     union_over_sum: float | None
     exposed_ms: float | None = None
+    outside_calls: int = 0
+    outside_ms: float = 0.0
 
 
 class Overlap(Record, frozen=True):
@@ -132,12 +137,13 @@ class Stream(Record, frozen=True):
 
 
 class RankCollectives(Record, frozen=True):
-    """The collectives of one rank."""
+    """The collectives of one rank over its ``steps``."""
 
     rank: int
     families: tuple[Family, ...]
     overlap: tuple[Overlap, ...]
     streams: tuple[Stream, ...]
+    steps: int = 1
 
 
 class Collectives(Record, frozen=True):

@@ -123,7 +123,21 @@ def of_step_parts(measured: Measured) -> str:
         if attribution.steps and attribution.steps.spread_pct > 1
     ]
     spread = f"The ranks differ in stage by {listed(slow)}." if slow else "All ranks agree within 1 %."
-    return " ".join(word for word in ("; ".join(sentences) + ".", _stretch_words(measured, told), spread) if word)
+    words = ("; ".join(sentences) + ".", _stretch_words(measured, told), _outside_words(found), spread)
+    return " ".join(word for word in words if word)
+
+
+def _outside_words(found: dict[str, Attribution]) -> str:
+    """What the captures hold beside the steps, on the rank with most of it."""
+    told = []
+    for form, attribution in found.items():
+        rows = attribution.steps.outside if attribution.steps else ()
+        if rows:
+            row = max(rows, key=lambda one: one.computing_ms + one.communication_ms + one.copy_ms + one.other_ms)
+            parts = {"computing": row.computing_ms, "communication": row.communication_ms, "copies": row.copy_ms}
+            times = [f"{time:.3f} ms of {part}" for part, time in parts.items() if time]
+            told.append(f"{form} {listed(times) if times else 'other work'} (rank {row.rank})")
+    return f"Outside every step, and in none of these parts: {'; '.join(told)}." if told else ""
 
 
 def _stretch_words(measured: Measured, told: dict[str, Attribution]) -> str:

@@ -71,14 +71,14 @@ def test_overlap_of_families_is_the_intersection_over_the_smaller_union():
 
 def test_a_remainder_says_that_another_collective_is_mixed_in():
     rows = [collective(k, k + 1, "allGather") for k in range(17)]
-    (found,) = reconcile(collectives(capture_of(rows)), layers=6, steps=1)
+    (found,) = reconcile(collectives(capture_of(rows)), layers=6)
     assert "17 calls are no multiple of 6 layers × 1 steps; 5 are left over" in found.text
 
 
 @pytest.mark.parametrize("calls", [1, 12, 24])
 def test_whole_multiples_and_single_calls_outside_the_layers_reconcile(calls):
     rows = [collective(k, k + 1) for k in range(calls)]
-    assert reconcile(collectives(capture_of(rows)), layers=6, steps=1) == []
+    assert reconcile(collectives(capture_of(rows)), layers=6) == []
 
 
 def test_streams_say_what_runs_on_them():

@@ -43,7 +43,7 @@ def command(monkeypatch, capsys, tmp_path):
 ROOT = Path(__file__).resolve().parents[2]
 FAMILY_KEYS = {
     *("family", "communicator", "calls", "calls_per_layer", "sum_ms", "mean_ms", "median_ms", "max_ms"),
-    "exposed_ms",
+    *("exposed_ms", "outside_calls", "outside_ms"),
     *("union_ms", "union_over_sum"),
 }
 

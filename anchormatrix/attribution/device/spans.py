@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from anchormatrix.captures.names import COMPUTE
-from anchormatrix.captures.table import OUTSIDE, is_collective, is_core
+from anchormatrix.attribution.device.times import compute_mask
+from anchormatrix.captures.table import OUTSIDE
 
 Int64s = npt.NDArray[np.int64]
 _NEVER = int(np.iinfo(np.int64).min)
@@ -38,7 +38,7 @@ def step_spans(kernels: pd.DataFrame, windows: pd.DataFrame) -> pd.DataFrame:
     if not len(windows):
         found = found.assign(start_ns=found["first_ns"], end_ns=found["last_ns"])
         return found.reset_index()[["step", "start_ns", "end_ns", "first_ns"]]
-    computing = owned & is_core(kernels, COMPUTE) & ~is_collective(kernels)
+    computing = owned & compute_mask(kernels)
     earliest = mine[computing].groupby("step")["first_ns"].min()
     in_order = mine[_on_main_stream(kernels, computing)].groupby("step")["last_ns"].max()
     found = windows.set_index("step")[["start_ns", "end_ns"]].join(found, how="inner")
