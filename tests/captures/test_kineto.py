@@ -207,3 +207,18 @@ def test_a_generic_kernel_takes_family_and_group_of_the_operator_that_launched_i
 def test_a_collective_with_computing_inside_is_a_finding(tmp_path):
     written(tmp_path, [event("allreduce_fusion_kernel_oneshot_lamport<8, x>", "kernel", 1, 2)])
     assert [one.kind for one in load_capture(tmp_path).findings] == ["fused_collective"]
+
+
+def test_the_operator_that_is_still_open_launched_a_kernel_however_many_ended_before(tmp_path):
+    generic = "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)"
+    ended = [event("nccl:broadcast", "user_annotation", 110 + number / 100, 0.005, tid=1) for number in range(200)]
+    written(
+        tmp_path,
+        [
+            {**event("c10d::allreduce_", "cpu_op", 100, 900, tid=1), "pid": 1},
+            *({**one, "pid": 1} for one in ended),
+            {**event("cudaLaunchKernel", "cuda_runtime", 500, 1, tid=1, correlation=9), "pid": 1},
+            event(generic, "kernel", 600, 5, correlation=9),
+        ],
+    )
+    assert load_capture(tmp_path).kernels["family"].tolist() == ["allReduce"]

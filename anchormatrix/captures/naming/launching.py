@@ -43,13 +43,18 @@ def launched_by(
         for event in groups.get(category, ())
         if (number := _argument(event, "correlation")) in wanted
     }
-    spans = _spans(hosts)
+    threads = _threads(hosts)
+    at, _, good = times_of([{"dur": 0, **event} for event in launches.values()])
+    when = {number: time for number, time, usable in zip(launches, at.tolist(), good.tolist(), strict=True) if usable}
     found = []
     for kernel in kernels:
-        launch = launches.get(_argument(kernel, "correlation"))
+        number = _argument(kernel, "correlation")
+        launch = launches.get(number)
         event = by_id.get(_argument(kernel, "External id"))
         if event is None and launch is not None:
-            event = by_id.get(_argument(launch, "External id")) or _open_at(spans, launch)
+            event = by_id.get(_argument(launch, "External id")) or _open_at(
+                threads.get(_thread(launch)), when.get(number)
+            )
         found.append(_launch(event) if event is not None else Launch())
     return found
 
@@ -77,29 +82,42 @@ def _thread(event: Event) -> tuple[str, str]:
     return str(event.get("pid", "")), str(event.get("tid", ""))
 
 
-_Spans = dict[tuple[str, str], tuple[list[int], list[tuple[int, Event]]]]
+class _Thread(NamedTuple):
+    """The operators of one thread in order of their starts; ``parents``: which of them each lies in, -1 for none."""
+
+    starts: list[int]
+    ends: list[int]
+    events: list[Event]
+    parents: list[int]
 
 
-def _spans(hosts: list[Event]) -> _Spans:
-    """Return, by thread, the starts of its operators and their ends, in order of start."""
+def _threads(hosts: list[Event]) -> dict[tuple[str, str], _Thread]:
     start, dur, good = times_of(hosts)
     threads: dict[tuple[str, str], list[tuple[int, int, int]]] = defaultdict(list)
     for number, (begin, length, usable) in enumerate(zip(start.tolist(), dur.tolist(), good.tolist(), strict=True)):
         if usable:
-            threads[_thread(hosts[number])].append((begin, begin + length, number))
-    return {
-        thread: ([one[0] for one in ordered], [(end, hosts[number]) for _, end, number in ordered])
-        for thread, ordered in ((thread, sorted(spans)) for thread, spans in threads.items())
-    }
+            threads[_thread(hosts[number])].append((begin, -begin - length, number))
+    return {thread: _nested(sorted(spans), hosts) for thread, spans in threads.items()}
 
 
-def _open_at(spans: _Spans, launch: Event) -> Event | None:
-    starts, ends = spans.get(_thread(launch), ([], []))
-    at, _, good = times_of([launch])
-    if not good[0]:
+def _nested(spans: list[tuple[int, int, int]], hosts: list[Event]) -> _Thread:
+    found = _Thread([], [], [], [])
+    still_open: list[int] = []
+    for place, (begin, minus_end, number) in enumerate(spans):
+        while still_open and found.ends[still_open[-1]] < begin:
+            still_open.pop()
+        found.starts.append(begin)
+        found.ends.append(-minus_end)
+        found.events.append(hosts[number])
+        found.parents.append(still_open[-1] if still_open else -1)
+        still_open.append(place)
+    return found
+
+
+def _open_at(thread: _Thread | None, time: int | None) -> Event | None:
+    if thread is None or time is None:
         return None
-    time = int(at[0])
-    last = bisect_right(starts, time)
-    # A few operators lie within each other; one that ended long ago hides none that is still open for ever.
-    inside = (event for end, event in reversed(ends[max(0, last - 64) : last]) if time <= end)
-    return next(inside, None)
+    place = bisect_right(thread.starts, time) - 1
+    while place >= 0 and thread.ends[place] < time:
+        place = thread.parents[place]
+    return thread.events[place] if place >= 0 else None
