@@ -8,7 +8,7 @@ from typing import Any
 from anchormatrix.attribution.collectives import check_streams, groups_of
 from anchormatrix.attribution.findings import rank_list
 from anchormatrix.captures.names import UNRECOGNISED
-from anchormatrix.captures.table import Capture
+from anchormatrix.captures.table import OUTSIDE, Capture
 from anchormatrix.records.attribution import Check, Effect
 from anchormatrix.records.form import Form
 
@@ -45,7 +45,7 @@ def check_effect(
     """
     checks = [*_streams(capture), *_recognised(capture)]
     if form is not None:
-        calls = {rank: _calls(kernels) for rank, kernels in capture.per_rank()}
+        calls = {rank: _calls(kernels[kernels["step"] != OUTSIDE]) for rank, kernels in capture.per_rank()}
         checks += [_world(calls, form), *_degrees(calls, form, layers)]
         if form.mask_chunks > 1 and unmasked_calls:
             checks.append(_masking(calls, mask_family, unmasked_calls))

@@ -1,7 +1,9 @@
 """The place of each annotated step on the device: from when to when the device works for it.
 
 A step is annotated on the host, and the device runs behind the host. Its kernels are those launched within the
-annotation (``ProfilerStep#n`` or any other). For times, the device is divided at boundaries that all kernels share:
+annotation (``ProfilerStep#n`` or any other). Kineto's ``gpu_user_annotation`` spans what an annotation launched on one
+stream (pytorch/kineto, libkineto/src/GenericActivityProfiler.cpp), so those of two steps may overlap and no time could
+be shared out by them. For times, the device is divided at boundaries that all kernels share:
 
 * A step begins with its annotation. Where the host ran ahead, so that the compute stream was then still at work for
   the step before, it begins when that work is done, and when the device turns to it: at its own first kernel or at the

@@ -16,6 +16,7 @@ from PIL import Image
 from report_results import HOSTILE, ROOT, settings, with_text, write_results
 
 from anchormatrix.report.build import build_report
+from anchormatrix.report.captions import of_step_parts
 from anchormatrix.report.load import load_report
 from anchormatrix.report.plots.captures import step_parts
 from anchormatrix.report.plots.figures import NAMES, SUFFIXES, TITLES, fonts_kept_in
@@ -144,6 +145,20 @@ def test_a_captured_step_of_zeros_is_drawn_all_the_same(tmp_path: Path) -> None:
     (measured,) = load_report(settings(), tmp_path, tmp_path / "matrix_report").measured
     with style():
         assert "0.0 ms" in inline("step-parts", step_parts(measured))
+
+
+def test_what_lies_outside_every_step_is_said_under_the_picture_of_its_parts(tmp_path: Path) -> None:
+    write_results(tmp_path, sizes=(4,))
+    for path in tmp_path.glob("c4-*/tp1-usp4/attribution.json"):
+        values = json.loads(path.read_text(encoding="utf-8"))
+        times = {"computing_ms": 0.058, "communication_ms": 0, "copy_ms": 0.03, "other_ms": 0}
+        values["steps"]["outside"] = [{"rank": 2, "kernels": 1, **times}]
+        path.write_text(json.dumps(values), encoding="utf-8")
+    (measured,) = load_report(settings(), tmp_path, tmp_path / "matrix_report").measured
+    said = of_step_parts(measured)
+    assert (
+        "Outside every step, and in none of these parts: tp1-usp4 0.058 ms of computing and 0.030 ms of copies" in said
+    )
 
 
 def test_importing_the_report_does_not_load_matplotlib() -> None:
