@@ -13,7 +13,7 @@ from anchormatrix.measure.ramp import judge_ramp
 from anchormatrix.measure.rows import Row
 from anchormatrix.measure.served import DidNotRunError
 from anchormatrix.measure.serverlog.causes import may_differ
-from anchormatrix.measure.serverlog.parse import ServeLog
+from anchormatrix.measure.serverlog.requests import ServeLog
 from anchormatrix.records.host import HostState
 from anchormatrix.records.requests import Role
 from anchormatrix.records.session import Proof, Ramp, Remark, SessionStatus
@@ -61,8 +61,8 @@ def judge_session(
         by_chance = timed > 0 if differs is None else differs
         killed = f"{order.form.name} was killed while it ran" if failure.killed else ""
         return Judgement(SessionStatus.DID_NOT_RUN, str(failure), by_chance, killed)
-    if not log.stage_lines:
-        reason = "the server logs no stage times, although its pipeline profiler is on: this model cannot be measured"
+    if not log.stage_lines or (not timed and any(request.refused for request in log.requests)):
+        reason = f"{log.untimed}; its pipeline profiler is on: this model cannot be measured"
         return Judgement(SessionStatus.UNMEASURABLE, reason)
     if not proof.ok:
         return Judgement(SessionStatus.VOID, f"the form did not take effect: {'; '.join(proof.failures)}")
@@ -91,7 +91,7 @@ def ramp_of(rows: Sequence[Row], steady_pct: float) -> Ramp:
     return judge_ramp(step_s, steps, warmups=warmups, longest=warmups, steady_pct=steady_pct)
 
 
-def remarks(rows: Sequence[Row], ramp: Ramp, closure: float | None, proof: Proof) -> tuple[Remark, ...]:
+def remarks(rows: Sequence[Row], ramp: Ramp, closure: float | None, proof: Proof, log: ServeLog) -> tuple[Remark, ...]:
     """What a reader must know of a measured session beside its numbers."""
     found = []
     for steps in sorted({row.sent.steps for row in rows}):
@@ -104,4 +104,8 @@ def remarks(rows: Sequence[Row], ramp: Ramp, closure: float | None, proof: Proof
     if closure is not None and closure > _CLOSURE_LIMIT_PCT:
         text = f"forward differs from diffuse + decode + encode by {closure:.1f} %"
         found.append(Remark("closure", text))
+    refused = [request for request in log.requests if request.refused]
+    if refused:
+        found.append(Remark("stage_time", f"{len(refused)} requests have no usable time: {refused[-1].refused}"))
+    found += [Remark("log", text) for text in log.findings]
     return (*found, *(Remark("unproven", text) for text in proof.unproven))

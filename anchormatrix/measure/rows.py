@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anchormatrix.measure.served import Sent
-from anchormatrix.measure.serverlog.parse import Request, ServeLog
+from anchormatrix.measure.serverlog.requests import Request, ServeLog
 from anchormatrix.records.requests import RequestRow, RequestStatus
 from anchormatrix.records.session import LogCounts
 

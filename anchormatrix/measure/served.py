@@ -14,7 +14,8 @@ from anchormatrix.errors import AnchorMatrixError, HostError
 from anchormatrix.hosts.base import Host, Lease, RunningProcess, StopRecord, SupervisedCommand
 from anchormatrix.measure.serverlog.causes import failure_of, first_errors, known_failure
 from anchormatrix.measure.serverlog.grammar import plain_lines
-from anchormatrix.measure.serverlog.parse import Request, ServeLog, parse_serve_log
+from anchormatrix.measure.serverlog.parse import parse_serve_log
+from anchormatrix.measure.serverlog.requests import Request, ServeLog
 from anchormatrix.records.requests import RequestStatus, Role
 from anchormatrix.records.session import Failure, Stop
 from anchormatrix.records.settings.whole import Settings

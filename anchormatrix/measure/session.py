@@ -25,8 +25,9 @@ from anchormatrix.measure.ramp import first_steady, warmed_up
 from anchormatrix.measure.rig import Rig
 from anchormatrix.measure.rows import aligned, counts_of, records_of
 from anchormatrix.measure.served import DidNotRunError, Served, stop_of
-from anchormatrix.measure.serverlog.parse import closure_pct, parse_serve_log
+from anchormatrix.measure.serverlog.parse import parse_serve_log
 from anchormatrix.measure.serverlog.proof import prove
+from anchormatrix.measure.serverlog.requests import closure_pct
 from anchormatrix.records.host import HostState
 from anchormatrix.records.requests import Role
 from anchormatrix.records.session import (
@@ -213,7 +214,7 @@ class _Try:
             proof=proof,
             ramp=ramp,
             log=counts_of(log, rows, closure),
-            findings=remarks(rows, ramp, closure, proof) if measured else (),
+            findings=remarks(rows, ramp, closure, proof, log) if measured else (),
             capture=self.capture,
             output=Answer(kept[0], kept[1].media) if kept else None,
             stop=stop_of(served.stopped),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import mean, median
 
-from anchormatrix.measure.serverlog.parse import Request
+from anchormatrix.measure.serverlog.requests import Request
 from anchormatrix.planning.groups import show
 from anchormatrix.records.conclusions.cells import spread_pct
 from anchormatrix.records.settings.policies import SmokeSettings
@@ -66,9 +66,8 @@ def judge_smoke(
     late = _late(ranks, limits)
     found = [*_stragglers(late, limits), *_profile(ranks, request, limits)]
     if request.step_s is None:
-        found.append(
-            Finding(FindingKind.NO_TIMING, "the server logs no stage times: only its progress bar is read, to a second")
-        )
+        why = request.refused or "the server logs no stage times"
+        found.append(Finding(FindingKind.NO_TIMING, f"{why}: only its progress bar is read, to a second"))
     found += _speed(step_s, ranks, expectation, limits, found)
     found += _confirmed(found, tuple(warned), {cards[rank] for rank in late if rank < len(cards)})
     if expectation is None:

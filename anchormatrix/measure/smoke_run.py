@@ -19,8 +19,9 @@ from anchormatrix.measure.expectation import History, comparable, expected_step
 from anchormatrix.measure.residue import damaged_within
 from anchormatrix.measure.rig import Rig
 from anchormatrix.measure.served import DidNotRunError, Served, stop_of
-from anchormatrix.measure.serverlog.parse import Request, parse_serve_log
+from anchormatrix.measure.serverlog.parse import parse_serve_log
 from anchormatrix.measure.serverlog.proof import prove
+from anchormatrix.measure.serverlog.requests import Request
 from anchormatrix.measure.smoke import Expectation, SmokeJudgement, judge_smoke, smoke_step
 from anchormatrix.outputs.decoding import Output, broken
 from anchormatrix.planning.groups import show

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from anchormatrix.measure.serverlog.requests import Request
 from anchormatrix.offline.reading import Reading, ReadLog
 from anchormatrix.records.conclusions.verdict import Verdict
 
@@ -38,13 +39,14 @@ def _log(item: ReadLog) -> list[str]:
     log, session = item.log, item.session
     lines = [f"## {_safe(item.path.name)}", "", f"Status: {session.status}. {_safe(session.reason)}".rstrip(), ""]
     facts = [
-        f"{len(log.ranks)} ranks ({', '.join(log.ranks) or 'no worker tags'})",
+        f"{len(log.ranks)} ranks ({', '.join(filter(None, log.ranks)) or 'no worker tags'})",
         "groups "
         + (", ".join(f"{key} {'/'.join(map(str, sizes))}" for key, sizes in log.groups.items()) or "not told"),
-        f"{log.lines} lines, {log.stage_lines} stage lines, {log.unusable_lines} unusable",
+        f"{log.lines} lines, {len(log.requests)} requests, {log.stage_lines} stage lines, {log.bars} progress bars, "
+        + (", ".join(f"{count} unusable ({why})" for why, count in log.spoiled.items()) or "0 unusable"),
         f"{log.lost_responses} lost responses whose timing is whole",
     ]
-    lines += [f"- {fact}" for fact in facts]
+    lines += [f"- {_safe(fact)}" for fact in (*facts, *log.findings)]
     if item.first_steady is not None:
         lines.append(f"- steady from request {item.first_steady + 1} on")
     if session.ramp is not None and log.requests:
@@ -55,14 +57,21 @@ def _log(item: ReadLog) -> list[str]:
             request.steps,
             f"{request.iterations} ({request.denominator})",
             "" if request.step_s is None else f"{request.step_s:.6f}",
+            _by_bar(request),
             len(request.ranks),
             request.response,
             "; ".join([*request.notes, *(["under the profiler"] if request.profiled else [])]),
         )
         for request in log.requests
     ]
-    table = _table(("request", "steps", "iterations", "step (s)", "ranks", "response", "notes"), rows)
+    table = _table(("request", "steps", "iterations", "step (s)", "by the bar (s)", "ranks", "response", "notes"), rows)
     return [*lines, "", *table] if rows else [*lines, ""]
+
+
+def _by_bar(request: Request) -> str:
+    """The step time by the bar's clock, from and to: it counts whole seconds."""
+    found = request.bar_step_s
+    return f"{found[0]:.3g} … {sum(found):.3g}" if found else ""
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:

@@ -21,8 +21,10 @@ from anchormatrix.engines.vllm_omni import expected_groups
 from anchormatrix.errors import ConfigError, InputError
 from anchormatrix.measure.ramp import judge_ramp
 from anchormatrix.measure.serverlog.causes import failure_of
-from anchormatrix.measure.serverlog.parse import Request, ServeLog, closure_pct, parse_serve_log
+from anchormatrix.measure.serverlog.parse import parse_serve_log
 from anchormatrix.measure.serverlog.proof import prove
+from anchormatrix.measure.serverlog.requests import Request, ServeLog, closure_pct
+from anchormatrix.offline.logfile import log_text, no_serving_log
 from anchormatrix.planning.adaptive import MatrixDesign
 from anchormatrix.planning.configured import matrix_design
 from anchormatrix.records.conclusions.cells import Cell
@@ -41,12 +43,14 @@ _WINDOW = re.compile(r"^(.+)_w(\d{1,3})$", re.ASCII)
 
 @dataclass(frozen=True)
 class ReadLog:
-    """One log file: the form or label and window of its name, what it holds, and the session it amounts to."""
+    """One log file: the form or label and window of its name, what it holds, and the session it amounts to. ``alien``
+    says what it is when it is no serving log."""
 
     path: Path
     log: ServeLog
     first_steady: int | None
     timed: TimedSession
+    alien: str = ""
 
     @property
     def session(self) -> Session:
@@ -93,6 +97,12 @@ def read_logs(folder: Path, tiers: Mapping[str, int], settings: Settings) -> Rea
     if not paths:
         raise InputError(f"no *{_SUFFIX} here", where=str(folder), expected="one serving log per form")
     logs = tuple(_read(path, tiers, settings) for path in paths)
+    if all(item.alien for item in logs):
+        raise InputError(
+            f"{paths[0].name}: {logs[0].alien}" + (f" (and {len(logs) - 1} more)" if len(logs) > 1 else ""),
+            where=str(folder),
+            expected="logs of vllm-omni's server with its diffusion pipeline profiler on",
+        )
     cells = build_cells(
         [item.timed for item in logs],
         repeats=settings.matrix.repeats,
@@ -123,14 +133,13 @@ def _design(sessions: Sequence[TimedSession], settings: Settings) -> MatrixDesig
 
 
 def _read(path: Path, tiers: Mapping[str, int], settings: Settings) -> ReadLog:
-    try:
-        text = path.read_bytes().decode("utf-8", "replace")
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror})", where=str(path)) from None
+    text, replaced = log_text(path)
     label, window = path.name.removesuffix(_SUFFIX), 1
     if match := _WINDOW.match(label):
         label, window = match[1], max(1, int(match[2]))
     log = parse_serve_log(text)
+    if replaced:
+        log = dataclasses.replace(log, findings=(*log.findings, f"{replaced} characters are no UTF-8: replaced"))
     form = _form(label)
     timed = [request for request in log.requests if request.step_s is not None and not request.profiled]
     steps = [request.steps for request in timed]
@@ -161,7 +170,7 @@ def _read(path: Path, tiers: Mapping[str, int], settings: Settings) -> ReadLog:
     names = {steps: tier for tier, steps in tiers.items()}
     rows = tuple(_row(request, names[request.steps]) for request in repeats if request.steps in names)
     steady = timed[ramp.first_steady - 1].index if ramp.first_steady else None
-    return ReadLog(path, log, steady, TimedSession(session, rows))
+    return ReadLog(path, log, steady, TimedSession(session, rows), no_serving_log(text, log))
 
 
 def _warm_ups(steps: Sequence[int], tiers: Mapping[str, int], repeats: int) -> int:
@@ -192,10 +201,13 @@ def _row(request: Request, tier: str) -> RequestRow:
 
 
 def _status(text: str, log: ServeLog, form: Form | None, repeats: Sequence[Request]) -> tuple[SessionStatus, str]:
+    if alien := no_serving_log(text, log):
+        return SessionStatus.UNMEASURABLE, alien
     if not log.requests:
-        return SessionStatus.DID_NOT_RUN, f"the log holds no request: {failure_of(text).words}"
-    if not log.stage_lines:
-        return SessionStatus.UNMEASURABLE, "the server logs no stage times"
+        why = "; ".join((failure_of(text).words, *log.findings))
+        return SessionStatus.DID_NOT_RUN, f"the log holds no request: {why}"
+    if log.untimed:
+        return SessionStatus.UNMEASURABLE, log.untimed
     proof = prove(log, expected_groups(form)) if form else None
     if proof and not proof.ok:
         return SessionStatus.VOID, f"the form did not take effect: {'; '.join(proof.failures)}"
@@ -233,7 +245,19 @@ def _log_summary(item: ReadLog) -> dict[str, Any]:
         "first_steady": None if item.first_steady is None else item.first_steady + 1,
         "lines": log.lines,
         "unusable_lines": log.unusable_lines,
+        "unusable": dict(log.spoiled),
         "stage_lines": log.stage_lines,
+        "bars": log.bars,
+        "findings": list(log.findings),
+        "refused": [
+            {
+                "request": request.index + 1,
+                "why": request.refused,
+                "bar_step_s": request.bar_step_s and request.bar_step_s[0],
+            }
+            for request in log.requests
+            if request.refused
+        ],
         "lost_responses": log.lost_responses,
         "denominators": log.denominators,
         "closure_pct": closure_pct(log.requests),

@@ -11,7 +11,7 @@ from measured import smoke_record, timed_session
 
 from anchormatrix.config.merge import DEFAULT_FILE, load_settings
 from anchormatrix.measure.expectation import comparable, expected_step
-from anchormatrix.measure.serverlog.parse import RankTiming, Request
+from anchormatrix.measure.serverlog.requests import RankTiming, Request
 from anchormatrix.measure.smoke import Expectation, SmokeJudgement, judge_smoke
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.settings.policies import SmokeSettings

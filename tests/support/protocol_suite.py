@@ -29,8 +29,9 @@ from anchormatrix.engines.base import Engine
 from anchormatrix.engines.open import open_engine
 from anchormatrix.engines.serving import Response, ServingClient
 from anchormatrix.measure.serverlog.causes import known_failure
-from anchormatrix.measure.serverlog.parse import Request, ServeLog, closure_pct, parse_serve_log
+from anchormatrix.measure.serverlog.parse import parse_serve_log
 from anchormatrix.measure.serverlog.proof import prove
+from anchormatrix.measure.serverlog.requests import Request, ServeLog, closure_pct
 from anchormatrix.records.form import Form, parse_form
 from anchormatrix.records.settings.whole import Settings
 

@@ -1,28 +1,36 @@
 """The grammar of a serving log: one pass from text to segments, one segment per request.
 
-A stage line is ``(WORKER pid=N) LEVEL MM-DD HH:MM:SS [file:line] [DiffusionPipelineProfiler] NAME took S.SSSSSSs`` and
-nothing else. Two writers on one physical line, a stage text that appears twice, or a stage line whose beginning or end
-is missing cannot be attributed: such lines are counted, never guessed at.
+A stage line ends in ``[DiffusionPipelineProfiler] NAME took S.SSSSSSs`` (vllm-omni 0.30.0,
+``diffusion/profiler/diffusion_pipeline_profiler.py:32``) and begins with whatever prefix. Two writers on one physical
+line, a stage text that appears twice, or one that is cut cannot be attributed: such lines are counted by their reason,
+never guessed at.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import isfinite
+from typing import NamedTuple
 
-Worker = tuple[str, str]  # tag and process id as logged; two empty texts when a line names no worker
+from anchormatrix.measure.serverlog.bars import BAR, Bar, draw
+from anchormatrix.measure.serverlog.prefix import WRITER, Worker, innermost, is_worker, read_prefix, without_prefix
 
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-_PREFIX = re.compile(r"\((\w+) pid=(\d{1,10})\)", re.ASCII)
+_ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
+_STAGE_MARK = "[DiffusionPipelineProfiler]"
 _STAGE = re.compile(
-    r"(?:\((DiffusionWorker\w*) pid=(\d{1,10})\) +)?[A-Z]+ \d\d-\d\d \d\d:\d\d:\d\d \[[^\[\]]*\] "
-    r"\[DiffusionPipelineProfiler\] (\w[\w.]*) took (\d{1,9}(?:\.\d{1,30})?)s\s*",
+    r" *(\w[\w.\[\]]{0,200}) took ([+-]?(?:\d{1,9}(?:\.\d{1,30})?(?:e[+-]?\d{1,3})?|(?i:nan|inf))) ?(s|ms|us|µs|μs|ns)"
+    r"(?: \[repeated \d+x across cluster\].*)?\s*",
     re.ASCII,
 )
-_STAGE_MARK = "[DiffusionPipelineProfiler]"
+_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
+# The profiler's own warnings, of methods that a pipeline does not have (the same file, lines 69 and 74)
+_MISSING = re.compile(r" *(?:Method path|Attribute) (\S{1,200}) (?:not found|is not callable)\s*")
 _SAMPLING = re.compile(r"sampling params: (?:.*[ ,])?steps=([1-9]\d{0,4})(?=[\s,]|$)", re.ASCII)
-_BAR = re.compile(r"(?<![\d/])(\d{1,6})/(\d{1,6}) \[(?:(\d{1,4}):)?(\d{1,3}):(\d\d)<", re.ASCII)
+_STAMP = re.compile(r"[A-Z]+ (\d\d-\d\d \d\d:\d\d:\d\d)", re.ASCII)
 _ACCESS = re.compile(r'"POST /v1/\S+ HTTP/[\d.]+" (\d{3})\b', re.ASCII)
 _PROFILE = re.compile(r'"POST /(start|stop)_profile HTTP/[\d.]+" 2\d\d\b', re.ASCII)
 _LOST_MARKS = ("client disconnected", "ClientDisconnect", "before response was sent")
@@ -45,19 +53,29 @@ _CANONICAL = {
     "cfg_parallel_size": "cfg_size",
     "pipeline_parallel_size": "pp_size",
 }
+_LONG = 1 << 16  # characters of a line that are looked at
+_COLLECTED = ("log", "message", "msg")  # keys under which collectors of JSON lines keep the line itself
+
+
+class StageLine(NamedTuple):
+    """One stage line: its writer, its time in seconds, its stamp, and what of its prefix is not understood."""
+
+    worker: Worker
+    name: str
+    seconds: float
+    stamp: str
+    foreign: str
 
 
 @dataclass
 class Segment:
-    """What lies between one sampling-parameter line and the next: the log of one request.
-
-    ``stages`` maps a worker to its stage names and their times in seconds; ``bars`` a worker to the
-    (iterations done, total, elapsed seconds) that its progress bar showed; ``status`` is the HTTP status sent.
-    """
+    """What lies between one sampling-parameter line and the next: the log of one request. ``status`` is the HTTP status
+    sent, ``stamp`` when it began."""
 
     steps: int
-    stages: dict[Worker, dict[str, list[float]]] = field(default_factory=dict)
-    bars: dict[Worker, list[tuple[int, int, int]]] = field(default_factory=dict)
+    stamp: str = ""
+    stages: list[StageLine] = field(default_factory=list)
+    bars: list[Bar] = field(default_factory=list)
     unusable: int = 0
     status: int | None = None
     lost: bool = False
@@ -68,7 +86,8 @@ class Segment:
 class RawLog:
     """A log taken apart. ``groups`` are the group sizes that workers printed while starting, ``checks`` what they found
     of their own results then: what was compared, the relative distance (``inf`` and ``nan`` too) and its limit.
-    ``features`` are the workers' lines on launch features, at any time."""
+    ``features`` are the workers' lines on launch features, at any time; ``early`` what was logged before any request;
+    ``spoiled`` counts unusable lines by reason; ``missing`` are methods that the pipeline's profiler did not find."""
 
     workers: dict[Worker, None] = field(default_factory=dict)
     groups: dict[str, set[int]] = field(default_factory=dict)
@@ -76,10 +95,17 @@ class RawLog:
     checks: list[tuple[str, float, float]] = field(default_factory=list)
     features: list[tuple[Worker, str]] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
+    early: Segment = field(default_factory=lambda: Segment(0))
+    spoiled: Counter[str] = field(default_factory=Counter)
+    missing: dict[str, None] = field(default_factory=dict)
     lines: int = 0
-    unusable: int = 0
-    stage_lines: int = 0
+    copies: int = 1
     profiling: bool = False
+
+    @property
+    def now(self) -> Segment:
+        """The request that lines belong to."""
+        return self.segments[-1] if self.segments else self.early
 
 
 def plain_lines(text: str) -> Iterator[str]:
@@ -96,26 +122,59 @@ def read_log(text: str) -> RawLog:
     if not lines[-1]:
         lines.pop()
     raw = RawLog(lines=len(lines))
+    raw.copies, lines = _once(lines)
     for line in lines:
-        if "\r" in line:
-            for part in line.split("\r"):
-                _take(raw, part)
-        else:
-            _take(raw, line)
+        if line.startswith("{"):
+            line = _collected(line)  # noqa: PLW2901
+        writer = ("", "")
+        for part in line.split("\r") if "\r" in line else (line,):
+            writer = _take(raw, part[:_LONG], writer)
     return raw
 
 
-def _take(raw: RawLog, line: str) -> None:
-    writers = _PREFIX.findall(line) if " pid=" in line else []
-    workers = [writer for writer in writers if writer[0].startswith("DiffusionWorker")]
+def _once(lines: list[str]) -> tuple[int, list[str]]:
+    """A log that was collected more than once, taken once: every line again at once, or the whole again. A whole begins
+    with a start: requests alone may be alike."""
+    if len(lines) < 2 or not lines[0].strip():
+        return 1, lines
+    turns = next((i for i, line in enumerate(lines) if line != lines[0]), len(lines))
+    if 1 < turns < len(lines) and all(lines[i::turns] == lines[::turns] for i in range(turns)):
+        return turns, lines[::turns]
+    copies = lines.count(lines[0])
+    size, rest = divmod(len(lines), copies)
+    if copies > 1 and not rest and "sampling params:" not in lines[0] and lines[:size] * copies == lines:
+        return copies, lines[:size]
+    return 1, lines
+
+
+def _collected(line: str) -> str:
+    """The line that a collector wrapped into JSON (docker's json-file driver, Fluent Bit); itself when it is none."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return line
+    texts = (found.get(key) for key in _COLLECTED) if isinstance(found, dict) else ()
+    return next((text.rstrip("\n") for text in texts if isinstance(text, str)), line)
+
+
+def _take(raw: RawLog, line: str, before: Worker) -> Worker:
+    """Read one line and return its writer. One without a writer was written on by the one ``before`` it on the same
+    physical line."""
+    if "%|" in line or "% Completed |" in line:
+        line, before = _bars(raw, line, before)
+    if line.count(" pid=") > 1:
+        line = innermost(line)
+    found = WRITER.findall(line) if " pid=" in line else []
+    writers = [(tag, f"{process}@{address}" if address else process) for tag, process, address in found]
+    workers = [writer for writer in writers if is_worker(writer[0])]
     for worker in workers:
         raw.workers[worker] = None
     if len(writers) == 1 and workers and any(mark in line for mark in _FEATURES):
         raw.features.append((workers[0], line))
-    if len(writers) > 1 or line.count(_STAGE_MARK) > 1:
-        _spoiled(raw)
-    elif _STAGE_MARK in line:
-        _stage(raw, line)
+    if _STAGE_MARK in line:
+        _stage(raw, line, before)
+    elif len(writers) > 1:
+        _spoil(raw, "two writers on one line")
     elif "sampling params:" in line:
         _sampling(raw, line)
     elif '"POST /st' in line:
@@ -124,47 +183,63 @@ def _take(raw: RawLog, line: str) -> None:
     elif not raw.segments:
         if workers:
             _startup(raw, line)
-    elif "%|" in line:
-        _bar(raw.segments[-1], line, workers)
     elif '"POST /v1/' in line:
         match = _ACCESS.search(line)
         raw.segments[-1].status = int(match[1]) if match else None
     elif any(mark in line for mark in _LOST_MARKS):
         raw.segments[-1].lost = True
+    return writers[-1] if writers else before
 
 
-def _spoiled(raw: RawLog) -> None:
-    raw.unusable += 1
-    if raw.segments:
-        raw.segments[-1].unusable += 1
+def _spoil(raw: RawLog, why: str) -> None:
+    raw.spoiled[why] += 1
+    raw.now.unusable += 1
 
 
-def _stage(raw: RawLog, line: str) -> None:
-    match = _STAGE.fullmatch(line)
-    seconds = float(match[4]) if match else 0.0
-    if not match or seconds <= 0:
-        _spoiled(raw)
+def _bars(raw: RawLog, line: str, before: Worker) -> tuple[str, Worker]:
+    """Take the bars off a line: what follows one is another line, which no newline parts from it."""
+    end = 0
+    for match in BAR.finditer(line):
+        writers = WRITER.findall(line, end, match.start())
+        if writers:
+            tag, process, address = writers[-1]
+            before = (tag, f"{process}@{address}" if address else process)
+        segment = raw.now
+        draw(segment.bars, before, without_prefix(line[end : match.start()]), match, len(segment.stages))
+        if is_worker(before[0]):
+            raw.workers[before] = None
+        end = match.end()
+    return line[end:], before
+
+
+def _stage(raw: RawLog, line: str, before: Worker) -> None:
+    head, _, tail = line.rpartition(_STAGE_MARK)
+    match = _STAGE.fullmatch(tail)
+    if match is None and (absent := _MISSING.fullmatch(tail)):
+        raw.missing[absent[1]] = None
         return
-    raw.stage_lines += 1
-    if raw.segments:
-        worker = (match[1] or "", match[2] or "")
-        raw.segments[-1].stages.setdefault(worker, {}).setdefault(match[3], []).append(seconds)
+    prefix = read_prefix(head)
+    if prefix.spliced or _STAGE_MARK in head:
+        _spoil(raw, "two writers on one line")
+        return
+    if match is None:
+        _spoil(raw, "a stage text that is cut")
+        return
+    seconds = float(match[2]) * _UNITS[match[3]]
+    if not isfinite(seconds) or seconds <= 0:
+        _spoil(raw, "a stage time that is no positive number")
+        return
+    worker = prefix.worker if prefix.worker[0] else before
+    raw.now.stages.append(StageLine(worker, match[1], seconds, prefix.stamp, prefix.foreign))
 
 
 def _sampling(raw: RawLog, line: str) -> None:
     match = _SAMPLING.search(line)
     if match:
-        raw.segments.append(Segment(int(match[1]), profiled=raw.profiling))
+        stamp = _STAMP.search(line, 0, match.start())
+        raw.segments.append(Segment(int(match[1]), stamp[1] if stamp else "", profiled=raw.profiling))
     else:
-        _spoiled(raw)
-
-
-def _bar(segment: Segment, line: str, workers: Sequence[Worker]) -> None:
-    match = _BAR.search(line)
-    if match:
-        elapsed_s = int(match[3] or 0) * 3600 + int(match[4]) * 60 + int(match[5])
-        worker = workers[0] if workers else ("", "")
-        segment.bars.setdefault(worker, []).append((int(match[1]), int(match[2]), elapsed_s))
+        _spoil(raw, "sampling parameters without steps")
 
 
 def _startup(raw: RawLog, line: str) -> None:

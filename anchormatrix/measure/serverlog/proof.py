@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from math import inf, isfinite
 
 from anchormatrix.measure.serverlog.features import offload_seen, sparse_seen
-from anchormatrix.measure.serverlog.parse import ServeLog
+from anchormatrix.measure.serverlog.requests import ServeLog
 from anchormatrix.records.session import Check, Proof
 
 
