@@ -226,10 +226,25 @@ def spread_pct(values: pd.Series) -> float:
     return 100 * float(values.max() - values.min()) / median if median else 0.0
 
 
+def check_annotations(capture: Capture) -> list[Finding]:
+    """Find annotated steps that overlap: their times are shared out, and what the earlier one does after the later one
+    has begun is not seen as its own."""
+    found = []
+    for rank in sorted(set(capture.windows["rank"].tolist())):
+        ordered = capture.windows[capture.windows["rank"] == rank].sort_values("start_ns", kind="stable")
+        over = ordered["end_ns"].cummax().shift(fill_value=0).iloc[1:] - ordered["start_ns"].iloc[1:]
+        if len(over) and over.max() > _SLACK_NS:
+            most = f"annotated steps overlap by up to {over.max() / 1e6:.3f} ms"
+            text = f"{most}: each is counted up to where the next begins"
+            found.append(Finding("overlapping_steps", text, (rank,)))
+    return found
+
+
 def step_findings(capture: Capture, table: pd.DataFrame, step: int) -> list[Finding]:
-    """Return every finding of the step tables: identities, agreement with the kernels, stragglers, imbalance."""
+    """Return every finding of the steps: annotations, identities, agreement with the kernels, stragglers, imbalance."""
     chosen = table[table["step"] == step]
     told = [] if capture.steps is None else check_identities(capture.steps)
     unused = [Finding(one.kind, f"{one.text}; this row of the step table is not used", one.ranks) for one in told]
     uneven = [*check_stragglers(chosen), *check_imbalance(chosen)]
-    return by_text([*unused, *check_identities(table), *check_agreement(capture)[1], *uneven])
+    told_by = [*check_annotations(capture), *unused, *check_identities(table), *check_agreement(capture)[1]]
+    return by_text([*told_by, *uneven])

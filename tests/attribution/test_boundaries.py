@@ -160,7 +160,10 @@ def test_a_kernel_before_the_first_step_is_outside_even_where_it_runs_on(tmp_pat
 
 def test_where_annotations_overlap_the_later_step_begins_with_its_own(tmp_path):
     events = [step(1, 0, 150), step(2, 100, 200), launch(5, 1), launch(120, 2), kernel(10, 90, 1), kernel(130, 190, 2)]
-    assert parts(captured(tmp_path, *events), "stage", "computing") == [(100, 80), (100, 60)]
+    capture = captured(tmp_path, *events)
+    assert parts(capture, "stage", "computing") == [(100, 80), (100, 60)]
+    (found,) = step_findings(capture, decompose(capture), 1)
+    assert found.text == "annotated steps overlap by up to 0.050 ms: each is counted up to where the next begins"
 
 
 def test_any_annotation_that_counts_steps_has_the_same_boundaries(tmp_path):
