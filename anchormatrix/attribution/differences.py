@@ -5,12 +5,12 @@ from __future__ import annotations
 from anchormatrix.records.attribution import StageDelta, StepRow
 
 IDENTITY_TOLERANCE = 0.001
-_PARTS = ("computing_ms", "exposed_ms", "free_ms")
+_PARTS = ("computing_ms", "exposed_ms", "host_ms", "free_ms")
 _SLACK_MS = 0.001
 
 
 def delta(a: StepRow, b: StepRow) -> StageDelta:
-    """Return Δ of two steps, the slowest rank of either: ΔStage ≈ ΔComputing + Δexposed + ΔFree + ΔBubble.
+    """Return Δ of two steps, the slowest rank of either: ΔStage ≈ ΔComputing + Δexposed + Δhost + ΔFree + ΔBubble.
 
     Bubble counts only where it lies beside the other parts (some profilers count a receive's wait within exposed
     communication, where it must not count twice).

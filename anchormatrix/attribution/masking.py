@@ -125,7 +125,7 @@ def _timed(found: MaskBound, alone_ns: float, row: Mapping[Hashable, Any], optio
     exposed).
     """
     rest_ns = (options.unprofiled_step_s or 0.0) * 1e9 - float(row["exposed_ns"])
-    captured_ns = float(row["computing_ns"]) + float(row["free_ns"])
+    captured_ns = float(row["computing_ns"]) + float(row["host_ns"]) + float(row["free_ns"])
     if rest_ns <= 0 or captured_ns <= 0:
         return found
     c_total_ms, hiding_ms = found.c_total_ms, found.f_total_ms * rest_ns / captured_ns

@@ -53,8 +53,10 @@ def _step(longest: Sequence[Mapping[str, int]], share: float | None) -> str:
 
 def _parts(row: Mapping[str, int]) -> str:
     stage = row["stage_ns"] or 1
-    parts = {"computes": "computing_ns", "waits for communication": "exposed_ns", "idles": "free_ns"}
-    return ", ".join(f"{verb} {row[part] / stage:.1%}" for verb, part in parts.items())
+    shares = {"computes": "computing_ns", "waits for communication": "exposed_ns", "idles": "free_ns"}
+    if row.get("host_ns"):
+        shares["spends on host overhead"] = "host_ns"
+    return ", ".join(f"{verb} {row[part] / stage:.1%}" for verb, part in shares.items())
 
 
 def collectives_words(families: Sequence[Family]) -> str:

@@ -12,7 +12,10 @@ from typing import NamedTuple
 
 from anchormatrix.captures.naming.mangled import qualified_name
 
-COMPUTE, COMMUNICATION, AI_CPU, COPY, OTHER = CORES = ("compute", "communication", "ai_cpu", "copy", "other")
+COMPUTE, COMMUNICATION, AI_CPU, COPY, OTHER, HOST = CORES = (
+    *("compute", "communication", "ai_cpu", "copy", "other"),
+    "host",  # a wrapper's own time on the host, in traces without a device
+)
 
 _ASCEND_CORES = {
     "AI_CORE": COMPUTE,

@@ -24,10 +24,11 @@ _MOST_CHUNKS = 8  # more chunks cost more calls than they hide
 class StepParts:
     """One step of a form, all in ms, from its capture. ``communication_ms`` = exposed + overlapped.
 
-    A capture inflates computing and idle time while the seconds of exposed communication stay, so ``computing_ms`` and
-    ``free_ms`` are deflated, by one factor for all forms of a contract. Both are None where the step without the
-    profiler is not known: an inflated time is never compared with a deflated one. ``doubt`` says why the step speaks
-    for no timed one. ``exposed_share`` is the attribution's: captured exposed seconds ÷ step time without the profiler.
+    A capture inflates computing and idle time while the seconds of exposed communication stay, so ``computing_ms``,
+    ``free_ms`` and ``host_ms`` are deflated, by one factor for all forms of a contract. They are None where the step
+    without the profiler is not known: an inflated time is never compared with a deflated one. ``doubt`` says why the
+    step speaks for no timed one. ``exposed_share`` is the attribution's: captured exposed seconds ÷ step time without
+    the profiler.
 
     ``masked_ms`` is the communication of the family that masking hides, ``mask_bound`` the share of it that could be
     hidden at best with ``mask_chunks`` chunks (of an unmasked form: with masking turned on), ``mask_hidden`` the share
@@ -39,6 +40,7 @@ class StepParts:
     exposed_ms: float
     overlapped_ms: float
     free_ms: float | None
+    host_ms: float | None = 0.0
     exposed_share: float | None = None
     doubt: str = ""
     mask_bound: float | None = None
@@ -107,6 +109,7 @@ def step_parts(
         exposed_ms=slowest.exposed_ms,
         overlapped_ms=slowest.overlapped_ms,
         free_ms=None if deflation is None else slowest.free_ms * deflation,
+        host_ms=None if deflation is None else slowest.host_ms * deflation,
         exposed_share=attribution.steps.exposed_share,
         doubt=doubt,
         mask_bound=mask_bound,
@@ -138,7 +141,7 @@ def own_stretch(attribution: Attribution) -> float | None:
     if rank is None or attribution.steps is None or attribution.steps.unprofiled_step_s is None:
         return None
     timed_ms = attribution.steps.unprofiled_step_s * 1e3
-    return stretch(rank.computing_ms + rank.free_ms, rank.exposed_ms, timed_ms)
+    return stretch(rank.computing_ms + rank.host_ms + rank.free_ms, rank.exposed_ms, timed_ms)
 
 
 def _slowest(attribution: Attribution) -> StepRow | None:

@@ -23,7 +23,8 @@ class StepRow(Record, frozen=True, kw_only=True, omit_defaults=True):
     """One rank's step in parts; ``communication_ms`` = exposed + overlapped.
 
     ``source`` says whether the profiler's step table or the kernels tell it, ``step`` which step it is. ``copy_ms`` is
-    not known from a step table; copies run in Free, or beside the other parts.
+    not known from a step table; ``host_ms`` is that of traces without a device: what wrappers take for themselves,
+    beside neither compute nor communication; copies run in Free, or beside the other parts.
     """
 
     step: int | None = None
@@ -37,6 +38,7 @@ class StepRow(Record, frozen=True, kw_only=True, omit_defaults=True):
     bubble_ms: float
     preparing_ms: float
     copy_ms: float = 0.0
+    host_ms: float = 0.0
     source: str = ""
 
 
@@ -96,6 +98,7 @@ class StageDelta(Record, frozen=True):
     bubble_ms: float
     residual_ms: float
     closes: bool
+    host_ms: float = 0.0
 
 
 class Family(Record, frozen=True):

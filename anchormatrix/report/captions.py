@@ -25,6 +25,7 @@ from anchormatrix.report.captured_steps import (
 from anchormatrix.report.model import Measured, Report
 from anchormatrix.report.words import listed
 
+_ALSO = 0.25
 _TOLD = 3  # forms that a sentence speaks of; the picture shows all
 
 
@@ -166,10 +167,9 @@ def of_differences(measured: Measured) -> str:
             continue
         change = delta(a, b)
         stage, parts = change.stage_ms, {name: part_ms(change, name) for name in COLUMNS}
-        part = max(COLUMNS, key=lambda name: parts[name] if stage >= 0 else -parts[name])
         sentences.append(
-            f"{second} is {abs(stage):.1f} ms {'longer' if stage >= 0 else 'shorter'} than {first}, most of it "
-            f"{PART_WORDS[part]} ({parts[part]:+.1f} ms); the parts leave {abs(change.residual_ms):.2f} ms unexplained"
+            f"{second} is {abs(stage):.1f} ms {'longer' if stage >= 0 else 'shorter'} than {first}, "
+            f"{_what_differs(stage, parts)}; the parts leave {abs(change.residual_ms):.2f} ms unexplained"
             + (
                 f"; timed at the anchor without the profiler, the difference is {timed:+.1f} ms"
                 if timed is not None
@@ -179,6 +179,15 @@ def of_differences(measured: Measured) -> str:
     if not sentences:
         return "There is no pair of analysed forms of this size to subtract."
     return "In the captured step " + "; ".join(sentences) + "."
+
+
+def _what_differs(stage: float, parts: dict[str, float]) -> str:
+    """The part that makes most of a difference, and the next where it makes a quarter of it or more."""
+    toward = {name: value if stage >= 0 else -value for name, value in parts.items()}
+    first, second, *_ = sorted(toward, key=lambda name: -toward[name])
+    told = [first, second] if toward[second] > 0 and toward[second] >= _ALSO * abs(stage) else [first]
+    how = "most" if toward[first] >= abs(stage) / 2 else "the largest part"
+    return f"{how} of it {' and '.join(f'{PART_WORDS[name]} ({parts[name]:+.1f} ms)' for name in told)}"
 
 
 def _timed_difference_ms(measured: Measured, first: str, second: str) -> float | None:

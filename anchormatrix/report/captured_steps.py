@@ -13,6 +13,7 @@ from anchormatrix.report.model import Measured
 PART_WORDS = {
     "computing": "computing",
     "exposed": "exposed communication",
+    "host": "host overhead",
     "free": "free",
     "bubble": "pipeline bubble",
 }

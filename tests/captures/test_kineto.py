@@ -125,11 +125,14 @@ CPU = [
 def test_a_cpu_run_computes_in_its_main_threads_operators_and_communicates_over_gloo(tmp_path):
     rows = rows_of(written(tmp_path, CPU))
     assert [(r["name"], r["core"], r["start_ns"], r["dur_ns"]) for r in rows] == [
+        ("aten::linear", "host", 0, 2_000),  # its own time, before and after what it calls
+        ("aten::linear", "host", 98_000, 2_000),
         ("aten::addmm", "compute", 2_000, 96_000),
+        ("c10d::alltoall_base_", "host", 110_000, 20_000),
         ("aten::mul", "compute", 135_000, 10_000),
         ("gloo:all_to_all", "communication", 112_000, 60_000),
     ]
-    assert (rows[2]["family"], rows[2]["communicator"]) == ("alltoall", "5")
+    assert (rows[-1]["family"], rows[-1]["communicator"]) == ("alltoall", "5")
 
 
 def test_events_without_exact_times_are_counted_and_refused_above_the_limit(tmp_path):

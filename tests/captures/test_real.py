@@ -36,6 +36,7 @@ def test_a_910b_kernel_table_is_read_whole(ascend):
         "ai_cpu": 7,
         "other": 7,  # DSA_SQE
         "copy": 0,
+        "host": 0,
     }
     assert ascend.kernels["start_ns"].iloc[0] == 1_699_529_622_790_614_800
     assert ascend.kernels["dur_ns"].sum() == 396_807_040

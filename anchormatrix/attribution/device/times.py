@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from anchormatrix.attribution.intervals import Intervals, union_of
-from anchormatrix.captures.names import COMPUTE, COPY
+from anchormatrix.captures.names import COMPUTE, COPY, HOST
 from anchormatrix.captures.table import is_collective, is_core
 
 
@@ -19,9 +19,14 @@ def compute_mask(kernels: pd.DataFrame) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class KernelTimes:
-    """The times at which kernels of each kind run; ``other``: what is on none of the first three."""
+    """The times at which kernels of each kind run.
+
+    ``host``: a wrapper's own time beside neither computing nor communication; ``other``: what is no computing, no
+    communication and no copy.
+    """
 
     computing: Intervals
+    host: Intervals
     communication: Intervals
     exposed: Intervals
     bubble: Intervals
@@ -30,8 +35,8 @@ class KernelTimes:
 
     def within(self, start: np.ndarray, end: np.ndarray) -> pd.DataFrame:
         """Return the parts of each stretch of time."""
-        computing, communication, exposed = (
-            one.covered(start, end) for one in (self.computing, self.communication, self.exposed)
+        computing, communication, exposed, host = (
+            one.covered(start, end) for one in (self.computing, self.communication, self.exposed, self.host)
         )
         return pd.DataFrame(
             {
@@ -40,9 +45,10 @@ class KernelTimes:
                 "exposed_ns": exposed,
                 "overlapped_ns": communication - exposed,
                 "communication_ns": communication,
-                "free_ns": end - start - computing - exposed,
+                "free_ns": end - start - computing - exposed - host,
                 "bubble_ns": self.bubble.covered(start, end),
                 "copy_ns": self.copy.covered(start, end),
+                "host_ns": host,
             }
         )
 
@@ -56,6 +62,7 @@ def times_of(kernels: pd.DataFrame) -> KernelTimes:
     exposed = communication - compute
     return KernelTimes(
         computing=compute,
+        host=union_of(kernels, is_core(kernels, HOST) & ~collective) - exposed - compute,
         communication=communication,
         exposed=exposed,
         bubble=union_of(kernels, receives) & exposed,

@@ -22,7 +22,7 @@ from anchormatrix.report.model import Measured
 from anchormatrix.report.plots.sheet import SMALL, TEXT, WIDTH, Entry, Sheet, note, text_width, x_axis
 from anchormatrix.report.words import count_of
 
-_ROLES = {"computing": "compute", "exposed": "exposed", "free": "free", "bubble": "bubble"}
+_ROLES = {"computing": "compute", "exposed": "exposed", "host": "host", "free": "free", "bubble": "bubble"}
 _LABELS = 150.0  # the most that labels at the left may take
 
 

@@ -20,6 +20,7 @@ PALETTE: dict[str, tuple[str, str]] = {
     "compute": ("#2f6fa7", "#4f97d4"),
     "exposed": ("#d55e00", "#f28a4b"),
     "hidden": ("#8fc7ea", "#2f6385"),
+    "host": ("#7a5cb0", "#a98ee0"),
     "free": ("#9aa3ac", "#66717c"),
     "bubble": ("#b06a94", "#cc79a7"),
     "released": ("#e69f00", "#e69f00"),
