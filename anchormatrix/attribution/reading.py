@@ -61,8 +61,8 @@ def _parts(row: Mapping[str, int]) -> str:
 
 def collectives_words(families: Sequence[Family]) -> str:
     """The family of one rank that holds most time, and whether its calls run one at a time."""
-    if not families:
-        return "no collective ran"
+    if not any(family.calls for family in families):
+        return "no collective ran in the steps" if families else "no collective ran"
     largest = max(families, key=lambda family: family.sum_ms)
     total = sum(family.sum_ms for family in families) or 1
     how = (

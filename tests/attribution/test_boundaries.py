@@ -13,6 +13,7 @@ import pytest
 from attribution_tables import capture_of, collective, compute
 
 from anchormatrix.attribution.collectives import collectives, reconcile
+from anchormatrix.attribution.reading import collectives_words
 from anchormatrix.attribution.steps import check_identities, choose_step, decompose, outside, step_findings
 from anchormatrix.attribution.summary import AttributionOptions, attribute_directory
 from anchormatrix.captures.open import load_capture
@@ -353,3 +354,8 @@ def test_random_traces_agree_with_counting_every_microsecond(tmp_path, seeds):
 def test_the_cases(case, columns, steps, beside):
     capture = load_capture(CASES / case)
     assert (parts(capture, *columns), left(capture)) == (steps, beside)
+
+
+def test_collectives_outside_the_steps_only_are_no_collective_of_the_steps():
+    rows = [collective(0, 5, step=OUTSIDE), compute(20, 30)]
+    assert collectives_words(collectives(capture_of(rows)).ranks[0].families) == "no collective ran in the steps"
