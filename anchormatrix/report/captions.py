@@ -169,7 +169,7 @@ def of_differences(measured: Measured) -> str:
         stage, parts = change.stage_ms, {name: part_ms(change, name) for name in COLUMNS}
         sentences.append(
             f"{second} is {abs(stage):.1f} ms {'longer' if stage >= 0 else 'shorter'} than {first}, "
-            f"{_what_differs(stage, parts)}; the parts leave {abs(change.residual_ms):.2f} ms unexplained"
+            f"{what_differs(stage, parts)}; the parts leave {abs(change.residual_ms):.2f} ms unexplained"
             + (
                 f"; timed at the anchor without the profiler, the difference is {timed:+.1f} ms"
                 if timed is not None
@@ -181,7 +181,7 @@ def of_differences(measured: Measured) -> str:
     return "In the captured step " + "; ".join(sentences) + "."
 
 
-def _what_differs(stage: float, parts: dict[str, float]) -> str:
+def what_differs(stage: float, parts: dict[str, float]) -> str:
     """The part that makes most of a difference, and the next where it makes a quarter of it or more."""
     toward = {name: value if stage >= 0 else -value for name, value in parts.items()}
     first, second, *_ = sorted(toward, key=lambda name: -toward[name])
