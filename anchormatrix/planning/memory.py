@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -131,13 +131,14 @@ def plan_memory(forms: Iterable[Form], model: ModelSettings, limits: MemoryLimit
     """Keep forms that fit; try the others with each lossless offload in the configured order before dropping them.
 
     The reserve is caution, not a fact: a form that fits a card only without it is measured all the same, beside the
-    variant that fits with it, and may run out of memory then.
+    variant that fits with it, and may run out of memory then. An offload asked for where none is needed is measured
+    beside the form without it: nothing else shows that weights left the card.
     """
     fits: list[Memory] = []
     unlocked: list[tuple[Form, Form]] = []
     dropped: list[Excluded] = []
     whole = replace(limits, reserve_gb=0.0)
-    for form in dict.fromkeys(forms):
+    for form in dict.fromkeys(_beside_plain(forms, model, whole)):
         plain, found = memory_of(form, model), _fitting(form, model, limits)
         if tight := why_not(plain, whole) is None:
             fits.append(plain)
@@ -151,6 +152,14 @@ def plan_memory(forms: Iterable[Form], model: ModelSettings, limits: MemoryLimit
             text = f"; also with {', '.join(tried)}" if tried else ""
             dropped.append(Excluded(form, f"{why_not(plain, whole)}{text}", MEMORY_GATE))
     return MemoryPlan(tuple(_unique(fits)), tuple(unlocked), tuple(dropped))
+
+
+def _beside_plain(forms: Iterable[Form], model: ModelSettings, whole: MemoryLimits) -> Iterator[Form]:
+    """The forms, each with an offload behind the same form without it where that fits the card."""
+    for form in forms:
+        if form.offload and why_not(memory_of(plain := replace(form, offload=""), model), whole) is None:
+            yield plain
+        yield form
 
 
 def _fitting(form: Form, model: ModelSettings, limits: MemoryLimits) -> Memory | None:

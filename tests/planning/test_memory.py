@@ -88,6 +88,17 @@ def test_a_form_that_fits_only_without_the_reserve_is_measured_all_the_same():
     assert plan_memory(forms("tp1-usp2"), MODEL, MemoryLimits(16.9, 4, offload_order=())).forms == ()
 
 
+def test_an_offload_that_is_not_needed_is_measured_beside_the_plain_form():
+    """Only the form without it shows whether weights left the card. It is not added where it would not fit."""
+    asked = forms("tp2-usp1", "tp1-usp2+layerwise-offload")
+    wide = plan_memory(asked, MODEL, MemoryLimits(card_gb=32))
+    assert [form.name for form in wide.forms] == ["tp2-usp1", "tp1-usp2", "tp1-usp2+layerwise-offload"]
+    twice = plan_memory(forms("tp1-usp2", "tp1-usp2+cpu-offload"), MODEL, MemoryLimits(card_gb=32))
+    assert [form.name for form in twice.forms] == ["tp1-usp2", "tp1-usp2+cpu-offload"]
+    narrow = plan_memory(asked[1:], MODEL, MemoryLimits(card_gb=16.9))
+    assert [form.name for form in narrow.forms] == ["tp1-usp2+layerwise-offload"]
+
+
 def test_a_dropped_form_says_the_numbers_and_what_was_tried():
     plan = plan_memory(forms("tp1-usp2"), MODEL, MemoryLimits(card_gb=7, offload_order=("layerwise-offload",)))
     (dropped,) = plan.dropped
