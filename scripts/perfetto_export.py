@@ -1,7 +1,8 @@
-"""Write a capture as a trace that opens in Perfetto (ui.perfetto.dev): a process per rank, a track per stream.
+"""Write a capture as a trace that opens in Perfetto (ui.perfetto.dev): a process per rank, a track per stream and per
+communicator, with as many lanes as kernels run there at once.
 
-Exposed communication and the time without compute have tracks of their own. Each rank starts at its own first kernel:
-clocks of two ranks are not comparable.
+Steps, exposed communication and the time without compute have tracks of their own. Each rank starts at its own first
+kernel: clocks of two ranks are not comparable.
 
 python scripts/perfetto_export.py --profile-dir capture/ --out trace.json.gz
 """
@@ -10,10 +11,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from anchormatrix.attribution.perfetto import trace_bytes
+from anchormatrix.attribution.perfetto.trace import write_trace
 from anchormatrix.cli.analysis import capture_parser, finish, load
 from anchormatrix.cli.command import run
-from anchormatrix.store.files import write_bytes
+from anchormatrix.store.files import replacing
 
 
 def main() -> int:
@@ -24,10 +25,14 @@ def main() -> int:
     )
     args = parser.parse_args()
     capture = load(args)
-    data, events = trace_bytes(capture, compress=args.out.suffix == ".gz")
-    write_bytes(args.out, data)
-    print(f"{events} events written to {args.out}")
-    return finish({"out": str(args.out), "events": events, "ranks": list(capture.ranks)}, [], args.json)
+    with replacing(args.out) as temporary:
+        slices = write_trace(capture, temporary, compress=args.out.suffix == ".gz")
+    print(f"{len(capture.kernels)} kernels in {slices} slices written to {args.out}")
+    return finish(
+        {"out": str(args.out), "events": slices, "kernels": len(capture.kernels), "ranks": list(capture.ranks)},
+        [],
+        args.json,
+    )
 
 
 if __name__ == "__main__":

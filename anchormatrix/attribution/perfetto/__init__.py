@@ -1,0 +1,1 @@
+"""A capture as a trace for Perfetto."""
