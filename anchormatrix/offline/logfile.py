@@ -47,4 +47,5 @@ def no_serving_log(text: str, log: ServeLog) -> str:
         return ""
     if "\0" in text[:_HEAD]:
         return "this is binary data"
-    return f"none of its {log.lines} lines is a request, a stage or a worker's: not a log of a known grammar"
+    seen = f"{log.lines} lines and {log.bars} progress bars"
+    return f"of its {seen} none is a request, a stage or a worker's: not a log of a known grammar"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import msgspec
@@ -138,3 +139,11 @@ def test_expectations_come_in_order(tmp_path: Path, settings: Settings) -> None:
     write_session(path, timed_session("tp1-usp4", 1, {"few": [4.2]}, contract=ours.id))
     assert expected() == (4.2, "its own earlier runs")
     assert expected(history=4.3) == (4.3, "its own history")
+
+
+def test_stage_times_that_something_contradicts_leave_the_bar_and_say_why() -> None:
+    refused = "the stage says 0.02 s where the progress bar ran for 0:16: the device was not waited for"
+    drawn = request(bars=((1, 4), (2, 8), (3, 12), (4, 16)))
+    smoke = judge_smoke(dataclasses.replace(drawn, refused=refused), HEALTHY, LIMITS)
+    assert (smoke.step_s, kinds(smoke)) == (4.0, ["no_timing"])
+    assert smoke.findings[0].text == f"{refused}: only its progress bar is read, to a second"

@@ -121,6 +121,81 @@ def test_a_noisy_form_that_was_faster_is_named_and_nothing_wins_over_it(tmp_path
     )
 
 
+NOT_WAITED = (
+    "(DiffusionWorkerTP0 pid=100) 100%|███| 41/41 [05:12<00:00,  7.61s/it]\n"
+    "(DiffusionWorkerTP0 pid=100) INFO 05-11 09:20:13 [p.py:31] [DiffusionPipelineProfiler] P.diffuse took 0.280000s\n"
+    "(DiffusionWorkerTP0 pid=100) INFO 05-11 09:20:13 [p.py:31] [DiffusionPipelineProfiler] P.forward took 319.4000s\n"
+)
+
+
+def test_stage_times_that_did_not_wait_make_no_cell_and_the_bar_is_shown(tmp_path: Path) -> None:
+    sampling = "INFO 05-11 09:20:10 [s.py:1] Video sampling params: steps=41 guidance=5.0 seed=42\n"
+    (tmp_path / "x_serve.log").write_text((sampling + NOT_WAITED) * 3)
+    reading = read_logs(tmp_path, {"few": 5, "anchor": 41}, load_settings(DEFAULT_FILE))
+    assert (reading.cells, reading.logs[0].session.status) == ((), "unmeasurable")
+    assert "the stage says 0.28 s where the progress bar ran for 5:12: the device was not waited for" in (
+        reading.verdicts[0].reason
+    )
+    assert "| 1 | 41 | 41 (bar) |  | 7.61 … 7.63 | 0 | unknown |" in evidence_markdown(reading, TIERS)
+    (summary,) = reading.summary()["logs"]
+    assert (summary["requests"], summary["stage_lines"], summary["bars"]) == (3, 6, 3)
+    assert [item["request"] for item in summary["refused"]] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "the file is empty"),
+        (b" \r\n\n", "the file is empty"),
+        (bytes(4096), "this is binary data"),
+        (b"hello\n" * 9, "of its 9 lines and 0 progress bars none is a request, a stage or a worker's"),
+        (b"\x1f\x8b\x08\x00", "is packed with gzip"),
+        (b"[12-02 16:23:13] [DenoisingStage] finished in 0.1964 seconds\n", "a log of SGLang's diffusion server"),
+    ],
+)
+def test_a_file_that_is_no_serving_log_is_refused_by_what_it_is(tmp_path: Path, content: bytes, why: str) -> None:
+    (tmp_path / "x_serve.log").write_bytes(content)
+    with pytest.raises(InputError, match=why):
+        read(tmp_path)
+    (tmp_path / "tp1-usp4_serve.log").write_text(log(3.0, 4))
+    if "packed" not in why:
+        assert [item.session.status for item in read(tmp_path).logs] == ["measured", "unmeasurable"]
+
+
+def test_a_log_in_utf_16_is_read_and_bytes_that_are_no_text_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "tp1-usp4_serve.log").write_bytes(log(3.0, 4).encode("utf-16"))
+    assert read(tmp_path).logs[0].session.status == "measured"
+    (tmp_path / "tp1-usp4_serve.log").write_bytes(log(3.0, 4).encode() + b"\xff\xfe\n")
+    assert read(tmp_path).logs[0].log.findings == ("2 characters are no UTF-8: replaced",)
+
+
+def test_a_line_without_end_is_read_to_its_limit(tmp_path: Path) -> None:
+    (tmp_path / "tp1-usp4_serve.log").write_text(log(3.0, 4) + "x" * 3_000_000 + "\n" + "y" * 100_000)
+    (item,) = read(tmp_path).logs
+    assert item.session.status == "measured"
+    assert item.log.spoiled == {"longer than 65536 characters, the rest not read": 2}
+
+
+@pytest.mark.skipif(not CASES.is_dir(), reason="../shared/cases is not here")
+def test_the_cases_of_stage_times() -> None:
+    cells = {(cell.form, cell.tier): cell.step_s for cell in read(CASES / "ranks-without-prefix").cells}
+    assert cells["qwen-1gpu", "anchor"] == pytest.approx(0.1650, abs=1e-4)
+    assert cells["qwen-2gpu", "anchor"] == pytest.approx(0.1103, abs=1e-4)
+    (prefix,) = [cell for cell in read(CASES / "stage-prefix").cells if (cell.tier, cell.window) == ("anchor", "1")]
+    assert prefix.step_s == pytest.approx(0.1650, abs=1e-4)
+    launched = read_logs(CASES / "diffuse-not-waited-for", {"few": 5, "anchor": 41}, load_settings(DEFAULT_FILE))
+    assert launched.cells == ()
+    assert "7.61 s per step by the bar (5:12 for 41, to 0.024 s)" in launched.verdicts[0].reason
+
+
+@pytest.mark.skipif(not (CAPTURES.parent / "sglang").is_dir(), reason="../shared/captures is not here")
+def test_logs_of_another_engine_are_refused_by_name(tmp_path: Path) -> None:
+    for path in (CAPTURES.parent / "sglang").glob("*.log"):
+        shutil.copyfile(path, tmp_path / "x_serve.log")
+        with pytest.raises(InputError, match="a log of SGLang's diffusion server"):
+            read(tmp_path)
+
+
 @pytest.mark.skipif(not CASES.is_dir(), reason="../shared/cases is not here")
 def test_the_cases() -> None:
     (outliers,) = read(CASES / "outliers-after-warm-up").verdicts

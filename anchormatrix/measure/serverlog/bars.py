@@ -45,16 +45,19 @@ class Bar:
         return max(elapsed for _, elapsed in self.states)
 
 
-def draw(bars: list[Bar], worker: Worker, label: str, found: re.Match[str], place: int) -> None:
+Bars = dict[tuple[Worker, str, int], list[Bar]]  # the runs of each bar by its writer, label and total
+
+
+def draw(bars: Bars, worker: Worker, label: str, found: re.Match[str], place: int) -> None:
     """Put a bar's state to its run. A count that falls begins another; so does a jump of a whole one's clock."""
     done, total = int(found[1]), int(found[2])
     elapsed_s = int(found[3] or 0) * 3600 + int(found[4]) * 60 + int(found[5])
-    same = [bar for bar in bars if (bar.worker, bar.label, bar.total) == (worker, label, total)]
-    last_done, last_s = same[-1].states[-1] if same else (total + 1, 0)
-    if done < last_done or (last_done == total and not last_s <= elapsed_s <= last_s + 1):
-        same = [Bar(worker, label, total, place)]
-        bars.append(same[0])
-    same[-1].states.append((done, elapsed_s))
+    runs = bars.setdefault((worker, label, total), [])
+    last_done, last_s = runs[-1].states[-1] if runs else (total + 1, 0)
+    if done < last_done or not runs or (last_done == total and not last_s <= elapsed_s <= last_s + 1):
+        runs.append(Bar(worker, label, total, place))
+    if (done, elapsed_s) not in runs[-1].states[-1:]:
+        runs[-1].states.append((done, elapsed_s))
 
 
 def denoise_bars(bars: Iterable[Bar], steps: int, diffuse_s: float | None) -> tuple[Bar, ...]:

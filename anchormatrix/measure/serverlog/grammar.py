@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import NamedTuple
 
-from anchormatrix.measure.serverlog.bars import BAR, Bar, draw
+from anchormatrix.measure.serverlog.bars import BAR, Bars, draw
 from anchormatrix.measure.serverlog.prefix import WRITER, Worker, innermost, is_worker, read_prefix, without_prefix
 
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
@@ -75,7 +75,7 @@ class Segment:
     steps: int
     stamp: str = ""
     stages: list[StageLine] = field(default_factory=list)
-    bars: list[Bar] = field(default_factory=list)
+    bars: Bars = field(default_factory=dict)
     unusable: int = 0
     status: int | None = None
     lost: bool = False
@@ -111,7 +111,7 @@ class RawLog:
 def plain_lines(text: str) -> Iterator[str]:
     """The lines of a log without colours; what a carriage return wrote over is a line of its own."""
     for line in _ANSI.sub("", text).split("\n"):
-        yield from line.split("\r")
+        yield from (part[:_LONG] for part in line.split("\r"))
 
 
 def read_log(text: str) -> RawLog:
@@ -128,6 +128,8 @@ def read_log(text: str) -> RawLog:
             line = _collected(line)  # noqa: PLW2901
         writer = ("", "")
         for part in line.split("\r") if "\r" in line else (line,):
+            if len(part) > _LONG:
+                _spoil(raw, f"longer than {_LONG} characters, the rest not read")
             writer = _take(raw, part[:_LONG], writer)
     return raw
 

@@ -45,7 +45,7 @@ def parse_serve_log(text: str) -> ServeLog:
         stage_lines=ranks.timed,
         checks=tuple(raw.checks),
         features=tuple(raw.features),
-        bars=sum(len(segment.bars) for segment in (raw.early, *raw.segments)),
+        bars=sum(len(runs) for segment in (raw.early, *raw.segments) for runs in segment.bars.values()),
         spoiled=dict(spoiled),
         findings=tuple(_findings(raw, ranks, drafts)),
     )
@@ -133,18 +133,21 @@ class _Draft:
         shortest = min(map(sum, self.diffuse.values()), default=None)
         begun_in_time = [
             bar
-            for bar in self.segment.bars
+            for runs in self.segment.bars.values()
+            for bar in runs
             if not last or bar.place <= last.get(self.ranks.owner(bar.worker), last[("", "")])
         ]
         return denoise_bars(begun_in_time, self.segment.steps, shortest)
 
     def _states(self) -> tuple[tuple[int, int], ...]:
-        """The states of the bar that one rank drew, without its start."""
-        drawn: dict[Worker, set[tuple[int, int]]] = {}
+        """The states of the bar that one rank drew, without its start; a state drawn again counts as it came first."""
+        drawn: dict[Worker, dict[int, int]] = {}
         for bar in self.bar:
-            drawn.setdefault(bar.worker, set()).update(state for state in bar.states if state[0] > 0)
+            for done, elapsed_s in bar.states:
+                drawn.setdefault(bar.worker, {}).setdefault(done, elapsed_s)
         most = max(map(len, drawn.values()), default=0)
-        return next((tuple(sorted(states)) for states in drawn.values() if len(states) == most), ())
+        states = next((found for found in drawn.values() if len(found) == most), {})
+        return tuple(sorted(state for state in states.items() if state[0] > 0))
 
     def _refused(self, whole: Iterable[RankTiming], log_clock: Clock) -> str:
         """Why the times that are there are not usable; empty when they are."""
