@@ -14,6 +14,7 @@ from pathlib import Path
 from anchormatrix.attribution.perfetto.trace import write_trace
 from anchormatrix.cli.analysis import capture_parser, finish, load
 from anchormatrix.cli.command import run
+from anchormatrix.errors import InputError
 from anchormatrix.store.files import replacing
 
 
@@ -25,6 +26,12 @@ def main() -> int:
     )
     args = parser.parse_args()
     capture = load(args)
+    if capture.kernels.empty:
+        raise InputError(
+            "holds no kernels, only tables of steps",
+            where=str(args.profile_dir),
+            expected="kernel_details.csv or a trace of each rank",
+        )
     with replacing(args.out) as temporary:
         slices = write_trace(capture, temporary, compress=args.out.suffix == ".gz")
     print(f"{len(capture.kernels)} kernels in {slices} slices written to {args.out}")

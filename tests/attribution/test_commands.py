@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import runpy
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -177,6 +179,34 @@ def test_a_trace_for_perfetto(command, captures, tmp_path):
         if event["ph"] == "X" and event["pid"] == 0 and event["name"] == "exposed communication"
     )
     assert exposed == build_case("masked")[1]["ranks"][0]["step"]["exposed_ns"]
+
+
+def test_a_trace_that_cannot_be_written_leaves_what_was_there(command, captures, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    for out in (tmp_path / "file" / "trace.json", tmp_path):
+        code, _, err, values = command("perfetto_export", "--profile-dir", captures / "masked", "--out", out)
+        assert (code, values, err.count("\n")) == (2, {}, 1)
+        assert "cannot be written" in err
+    out = tmp_path / "trace.json"
+    out.write_text("the old one")
+    with monkeypatch.context() as patched:
+        full = OSError(errno.ENOSPC, "No space left on device")
+        patched.setattr("anchormatrix.attribution.perfetto.trace._write_kernels", Mock(side_effect=full))
+        code, _, err, _ = command("perfetto_export", "--profile-dir", captures / "masked", "--out", out)
+    assert code == 2
+    assert "No space left on device" in err
+    assert out.read_text() == "the old one"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "trace.json"]
+    assert command("perfetto_export", "--profile-dir", captures / "masked", "--out", out)[0] == 0
+    assert json.loads(out.read_text())["displayTimeUnit"] == "ns"
+
+
+def test_tables_of_steps_alone_are_no_trace(command, captures, tmp_path):
+    table = next((captures / "masked").rglob("step_trace_time.csv"))
+    code, _, err, _ = command("perfetto_export", "--profile-dir", table, "--out", tmp_path / "trace.json")
+    assert code == 2
+    assert "holds no kernels" in err
+    assert not (tmp_path / "trace.json").exists()
 
 
 def test_all_analyses_at_once(command, captures, tmp_path):

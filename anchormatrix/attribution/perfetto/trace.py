@@ -1,7 +1,7 @@
 """The trace of a capture as Perfetto opens it: a process per rank, a track per stream and per communicator.
 
-Above them stand the annotated steps, what is exposed, and the time in which nothing computes. Events are written in
-pieces, so a trace of any length needs the memory of one piece.
+Above them stand the steps as they lie on the device, what is exposed, and the time in which nothing computes. Events
+are written in pieces, so a trace of any length needs the memory of one piece.
 """
 
 from __future__ import annotations
@@ -17,14 +17,18 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anchormatrix.attribution.device.times import compute_mask
-from anchormatrix.attribution.intervals import Int64s, Intervals, union_of
+from anchormatrix.attribution.device.spans import step_spans
+from anchormatrix.attribution.device.times import times_of
+from anchormatrix.attribution.intervals import Int64s, Intervals
 from anchormatrix.attribution.perfetto.tracks import lanes_of, tracks_of
-from anchormatrix.captures.table import Capture, is_collective
+from anchormatrix.captures.table import MOST_RANKS, Capture
 
 STEPS, EXPOSED, GAPS = "steps", "exposed communication", "nothing computes"
 _PIECE = 1 << 16
 _LEVEL = 3  # of gzip: higher ones take longer than all the rest and save a tenth
+# Above every rank and never twice: trace_processor takes a thread whose number is that of a process for its main
+# thread, thread 0 for the idle one, and names threads by number alone (process_tracker.cc, json_trace_parser_impl.cc).
+_FIRST_THREAD = MOST_RANKS + 1
 _THOUSANDTHS = pa.array([f".{number:03d}" for number in range(1000)])
 _ABOUT = ("stream", "core", "family", "communicator")
 _Texts = tuple[Sequence[bytes], np.ndarray]
@@ -37,48 +41,61 @@ def write_trace(capture: Capture, path: Path, *, compress: bool) -> int:
     ``ts`` and ``dur`` are µs with exactly three decimals. Each rank counts from its own first kernel or step, because
     clocks of two ranks are not comparable. Raises ``OSError`` when the file cannot be written.
     """
-    written = 0
+    written, first_thread = 0, _FIRST_THREAD
     with path.open("wb") as raw:
         stream: Any = gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) if compress else raw
         stream.write(b'{"displayTimeUnit":"ns","traceEvents":[\n{"ph":"M","name":"trace","args":{}}')
         for rank, kernels in capture.per_rank():
             windows = capture.windows[capture.windows["rank"] == rank]
-            written += _write_rank(stream, rank, kernels, windows)
+            slices, threads = _write_rank(stream, rank, kernels, windows, first_thread)
+            written, first_thread = written + slices, first_thread + threads
         stream.write(b"\n]}\n")
         if compress:
             stream.close()
     return written
 
 
-def _write_rank(stream: BinaryIO, rank: int, kernels: pd.DataFrame, windows: pd.DataFrame) -> int:
-    origin = int(min([kernels["start_ns"].min(), *windows["start_ns"]]))
-    steps = windows.sort_values("start_ns", kind="stable")
+def _write_rank(
+    stream: BinaryIO, rank: int, kernels: pd.DataFrame, windows: pd.DataFrame, first_thread: int
+) -> tuple[int, int]:
+    """Write a rank, its threads numbered from ``first_thread``; return how many slices and threads it has."""
+    kernels, steps = _from_zero(kernels, windows)
     above = _above(kernels, steps)
     track, names = tracks_of(kernels)
-    start = np.concatenate([*(part.start for part in above.values()), kernels["start_ns"].to_numpy()]) - origin
+    start = np.concatenate([*(part.start for part in above.values()), kernels["start_ns"].to_numpy()])
     dur = np.concatenate([*(part.end - part.start for part in above.values()), kernels["dur_ns"].to_numpy()])
     counts = [len(part) for part in above.values()]
     track = np.concatenate([np.repeat(np.arange(len(above)), counts), track + len(above)])
     thread, threads = _threads(track, lanes_of(track, start, dur), [*above, *names])
-    for event in _names(rank, threads):
+    for event in _names(rank, first_thread, threads):
         stream.write(b",\n" + msgspec.json.encode(event))
+    thread += first_thread
     labels = [*(f"step {step}" for step in steps["step"]), *above]
     label = np.concatenate([np.arange(counts[0]), np.repeat(np.arange(1, len(above)), counts[1:]) + counts[0]])
-    ends = [f'"cat":"summary","ph":"X","pid":{rank},"tid":{number},'.encode() for number in range(len(threads))]
     first = len(label)
-    _write_slices(stream, (_openings(labels), label), (ends, thread[:first]), start[:first], dur[:first])
+    used, end = np.unique(thread[:first], return_inverse=True)
+    ends = [f'"cat":"summary","ph":"X","pid":{rank},"tid":{number},'.encode() for number in used]
+    _write_slices(stream, (_openings(labels), label), (ends, end), start[:first], dur[:first])
     _write_kernels(stream, rank, kernels, thread[first:], start[first:], dur[first:])
-    return len(start)
+    return len(start), len(threads)
+
+
+def _from_zero(kernels: pd.DataFrame, windows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The kernels and the steps on the device, in time since the first of either: an end may not fit 64 bits."""
+    origin = int(min([kernels["start_ns"].min(), *windows["start_ns"]]))
+    kernels = kernels.assign(start_ns=kernels["start_ns"] - origin)
+    windows = windows.assign(start_ns=windows["start_ns"] - origin, end_ns=windows["end_ns"] - origin)
+    return kernels, step_spans(kernels, windows).sort_values("start_ns", kind="stable")
 
 
 def _above(kernels: pd.DataFrame, steps: pd.DataFrame) -> dict[str, Intervals]:
     """The tracks above the kernels, by name: steps first."""
     start, end = kernels["start_ns"].to_numpy(), (kernels["start_ns"] + kernels["dur_ns"]).to_numpy()
-    compute = union_of(kernels, compute_mask(kernels))
+    times = times_of(kernels)
     return {
         STEPS: Intervals(steps["start_ns"].to_numpy(np.int64), steps["end_ns"].to_numpy(np.int64)),
-        EXPOSED: union_of(kernels, is_collective(kernels)) - compute,
-        GAPS: compute.gaps(int(start.min()), int(end.max())),
+        EXPOSED: times.exposed,
+        GAPS: times.computing.gaps(int(start.min()), int(end.max())),
     }
 
 
@@ -90,11 +107,11 @@ def _threads(track: Int64s, lane: Int64s, names: Sequence[str]) -> tuple[Int64s,
     return thread, [names[track] + (f", lane {lane + 1}" if lane else "") for track, lane in places]
 
 
-def _names(rank: int, threads: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _names(rank: int, first_thread: int, threads: Sequence[str]) -> Iterator[dict[str, Any]]:
     """The names of a rank's process and of its threads, and the order to show them in."""
-    yield {"ph": "M", "name": "process_name", "pid": rank, "tid": 0, "args": {"name": f"rank {rank}"}}
-    yield {"ph": "M", "name": "process_sort_index", "pid": rank, "tid": 0, "args": {"sort_index": rank}}
-    for number, name in enumerate(threads):
+    yield {"ph": "M", "name": "process_name", "pid": rank, "args": {"name": f"rank {rank}"}}
+    yield {"ph": "M", "name": "process_sort_index", "pid": rank, "args": {"sort_index": rank}}
+    for number, name in enumerate(threads, first_thread):
         yield {"ph": "M", "name": "thread_name", "pid": rank, "tid": number, "args": {"name": name}}
         yield {"ph": "M", "name": "thread_sort_index", "pid": rank, "tid": number, "args": {"sort_index": number}}
 

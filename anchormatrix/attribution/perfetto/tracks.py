@@ -8,6 +8,7 @@ what was lost). So every track has as many lanes as slices run at once.
 from __future__ import annotations
 
 import heapq
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -37,15 +38,21 @@ def _code(categories: pd.Index, label: str) -> int:
 
 
 def lanes_of(track: Int64s, start: Int64s, dur: Int64s) -> Int64s:
-    """The lane of each slice within its track: the first that is free at its start. Slices come ordered by start."""
+    """The lane of each slice within its track: the first that is free at its start. Slices come ordered by start.
+
+    A slice without duration holds its lane for a nanosecond: those of one moment would stack, and the importer drops
+    what is deeper than 512 (``slice_tracker.h``).
+    """
     lane = np.zeros(len(track), np.int64)
-    for number in np.unique(track):
-        rows = np.flatnonzero(track == number)
-        begin, end = start[rows], start[rows] + dur[rows]
-        crowded = np.flatnonzero(begin[1:] < np.maximum.accumulate(end)[:-1])
-        if len(crowded):
-            first = int(crowded[0])  # up to here one slice ends before the next begins
-            lane[rows[first:]] = _first_free(begin[first:].tolist(), end[first:].tolist())
+    order = np.argsort(track, kind="stable")
+    bounds = np.flatnonzero(np.diff(track[order], prepend=-1, append=-1))
+    for first, last in pairwise(bounds.tolist()):
+        rows = order[first:last]
+        begin, end = start[rows], start[rows] + np.maximum(dur[rows], 1)
+        apart = np.append(True, begin[1:] >= np.maximum.accumulate(end)[:-1])  # nothing runs when this one begins
+        alone = apart & np.append(apart[1:], True)
+        if not alone.all():
+            lane[rows[~alone]] = _first_free(begin[~alone].tolist(), end[~alone].tolist())
     return lane
 
 
