@@ -71,7 +71,12 @@ def denoise_bars(bars: Iterable[Bar], steps: int, diffuse_s: float | None) -> tu
     for bar in mine:
         counts[bar.total] += len(bar.states)
     total = _total(counts, steps)
-    if total is None and len(counts) == 1 and diffuse_s is not None and all(_fits(bar, diffuse_s) for bar in mine):
+    if (
+        total is None
+        and len(counts) == 1
+        and diffuse_s is not None
+        and all(_fits(bar, steps, diffuse_s) for bar in mine)
+    ):
         total = next(iter(counts))
     return tuple(bar for bar in mine if bar.total == total)
 
@@ -83,8 +88,11 @@ def _total(counts: Counter[int], steps: int) -> int | None:
     return max(near, key=lambda total: (counts[total], total)) if near else None
 
 
-def _fits(bar: Bar, diffuse_s: float) -> bool:
-    return bar.whole and diffuse_s / 2 - 1 <= bar.elapsed_s <= diffuse_s * 1.05 + 0.5
+def _fits(bar: Bar, steps: int, diffuse_s: float) -> bool:
+    """Whether a bar of another total may be the loop's: a distilled model runs fewer steps than asked for; more need a
+    clock that can tell."""
+    tells = bar.total < steps or bar.elapsed_s >= _SHORT_S
+    return tells and bar.whole and diffuse_s / 2 - 1 <= bar.elapsed_s <= diffuse_s * 1.05 + 0.5
 
 
 def contradiction(bars: Sequence[Bar], diffuse_s: float) -> str:

@@ -17,7 +17,7 @@ from math import isfinite
 from typing import NamedTuple
 
 from anchormatrix.measure.serverlog.bars import BAR, Bars, draw
-from anchormatrix.measure.serverlog.prefix import WRITER, Worker, innermost, is_worker, read_prefix, without_prefix
+from anchormatrix.measure.serverlog.prefix import Worker, innermost, is_worker, read_prefix, without_prefix, writers
 
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 _STAGE_MARK = "[DiffusionPipelineProfiler]"
@@ -166,16 +166,15 @@ def _take(raw: RawLog, line: str, before: Worker) -> Worker:
         line, before = _bars(raw, line, before)
     if line.count(" pid=") > 1:
         line = innermost(line)
-    found = WRITER.findall(line) if " pid=" in line else []
-    writers = [(tag, f"{process}@{address}" if address else process) for tag, process, address in found]
-    workers = [writer for writer in writers if is_worker(writer[0])]
+    if _STAGE_MARK in line:
+        return _stage(raw, line, before)
+    named = writers(line)
+    workers = [writer for writer in named if is_worker(writer[0])]
     for worker in workers:
         raw.workers[worker] = None
-    if len(writers) == 1 and workers and any(mark in line for mark in _FEATURES):
+    if len(named) == 1 and workers and any(mark in line for mark in _FEATURES):
         raw.features.append((workers[0], line))
-    if _STAGE_MARK in line:
-        _stage(raw, line, before)
-    elif len(writers) > 1:
+    if len(named) > 1:
         _spoil(raw, "two writers on one line")
     elif "sampling params:" in line:
         _sampling(raw, line)
@@ -190,7 +189,7 @@ def _take(raw: RawLog, line: str, before: Worker) -> Worker:
         raw.segments[-1].status = int(match[1]) if match else None
     elif any(mark in line for mark in _LOST_MARKS):
         raw.segments[-1].lost = True
-    return writers[-1] if writers else before
+    return named[-1] if named else before
 
 
 def _spoil(raw: RawLog, why: str) -> None:
@@ -202,37 +201,36 @@ def _bars(raw: RawLog, line: str, before: Worker) -> tuple[str, Worker]:
     """Take the bars off a line: what follows one is another line, which no newline parts from it."""
     end = 0
     for match in BAR.finditer(line):
-        writers = WRITER.findall(line, end, match.start())
-        if writers:
-            tag, process, address = writers[-1]
-            before = (tag, f"{process}@{address}" if address else process)
+        head = line[end : match.start()]
+        before = (writers(head) or [before])[-1]
         segment = raw.now
-        draw(segment.bars, before, without_prefix(line[end : match.start()]), match, len(segment.stages))
+        draw(segment.bars, before, without_prefix(head) if head.strip() else "", match, len(segment.stages))
         if is_worker(before[0]):
             raw.workers[before] = None
         end = match.end()
     return line[end:], before
 
 
-def _stage(raw: RawLog, line: str, before: Worker) -> None:
+def _stage(raw: RawLog, line: str, before: Worker) -> Worker:
     head, _, tail = line.rpartition(_STAGE_MARK)
     match = _STAGE.fullmatch(tail)
     if match is None and (absent := _MISSING.fullmatch(tail)):
         raw.missing[absent[1]] = None
-        return
+        return before
     prefix = read_prefix(head)
     if prefix.spliced or _STAGE_MARK in head:
         _spoil(raw, "two writers on one line")
-        return
+        return before
     if match is None:
         _spoil(raw, "a stage text that is cut")
-        return
+        return before
     seconds = float(match[2]) * _UNITS[match[3]]
     if not isfinite(seconds) or seconds <= 0:
         _spoil(raw, "a stage time that is no positive number")
-        return
+        return before
     worker = prefix.worker if prefix.worker[0] else before
     raw.now.stages.append(StageLine(worker, match[1], seconds, prefix.stamp, prefix.foreign))
+    return worker
 
 
 def _sampling(raw: RawLog, line: str) -> None:

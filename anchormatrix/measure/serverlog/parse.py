@@ -62,7 +62,7 @@ def _findings(raw: RawLog, ranks: Ranks, drafts: Iterable[_Draft]) -> Iterable[s
     if early := len(raw.early.stages):
         yield f"{early} stage lines stand before any request begins: not counted as a request's"
     if not ranks.named and ranks.unnamed > 1:
-        yield f"stage lines name no rank; {ranks.unnamed} ranks wrote them, by the stages each logs once a request"
+        yield f"stage lines name no rank; {ranks.unnamed} ranks wrote them, by how many lines a request has"
     if raw.missing:
         yield f"methods that the pipeline's profiler did not find: {', '.join(list(raw.missing)[:8])}"
     timed = any(is_diffuse(line.name) for segment in raw.segments for line in segment.stages)
@@ -128,7 +128,7 @@ class _Draft:
     def _denoise_bars(self) -> tuple[Bar, ...]:
         last: dict[Worker, int] = {}
         for place, line in enumerate(self.segment.stages):
-            if is_diffuse(line.name):
+            if is_diffuse(line.name) and not (last and self.ranks.unnamed > 1):  # of unnamed ranks the first ends it
                 last[self.ranks.owner(line.worker)] = last[("", "")] = place
         shortest = min(map(sum, self.diffuse.values()), default=None)
         begun_in_time = [

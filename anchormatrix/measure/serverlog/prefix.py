@@ -37,7 +37,8 @@ _OTHER = "|".join(
         r"\bvllm(?:_omni)?(?:\.\w{1,60}){0,8}:?(?= )",
     )
 )
-WRITER = re.compile(_WRITER, re.ASCII)
+_USUAL = re.compile(rf"(?:{_WRITER} +)?{_HEADER} ", re.ASCII)
+_NAMES = re.compile(_WRITER, re.ASCII)
 _OUTER = re.compile(rf"(?:{_WRITER} *)+(?={_WRITER})", re.ASCII)
 _KNOWN = re.compile(f"(?:{_WRITER})|(?:{_HEADER})|(?:{_RANK})|(?:{_OTHER})", re.ASCII)
 _CUT = re.compile(r"[\s|:,;-]+")
@@ -55,6 +56,8 @@ class Prefix(NamedTuple):
 
 def read_prefix(text: str) -> Prefix:
     """Take a prefix apart. Of writers that follow each other the last wrote it: launchers name their actor first."""
+    if usual := _USUAL.fullmatch(text):  # most lines by far
+        return Prefix(_worker(*usual.groups()[:3]), usual[4], "", False)
     worker, rank, stamp, headers, spliced = ("", ""), "", "", 0, False
     foreign, end = [], 0
     for match in _KNOWN.finditer(text):
@@ -64,7 +67,7 @@ def read_prefix(text: str) -> Prefix:
         tag, process, address, time, number, tagged = match.groups()
         if tag:
             spliced = spliced or (bool(worker[0]) and (bool(between) or headers > 0))
-            worker = (tag, f"{process}@{address}" if address else process)
+            worker = _worker(tag, process, address)
         elif time:
             headers, stamp = headers + 1, time
         else:
@@ -74,6 +77,15 @@ def read_prefix(text: str) -> Prefix:
     if rank and not worker[0]:
         worker = (f"rank{int(rank)}", "")
     return Prefix(worker, stamp, " ".join(foreign), spliced or headers > 1)
+
+
+def writers(line: str) -> list[Worker]:
+    """Whoever a line names as its writers, in order."""
+    return [_worker(*found) for found in _NAMES.findall(line)] if " pid=" in line else []
+
+
+def _worker(tag: str | None, process: str, address: str | None) -> Worker:
+    return (tag, f"{process}@{address}" if address else process) if tag else ("", "")
 
 
 def innermost(line: str) -> str:

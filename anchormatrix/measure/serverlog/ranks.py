@@ -178,13 +178,22 @@ def _unnamed(segments: Sequence[Segment]) -> int:
     return numbers.pop() if len(tiers) > 1 and len(numbers) == 1 else 0
 
 
+def _parts(segment: Segment, others: Mapping[str, int], most: int) -> bool:
+    """Whether several diffuse lines are one rank's parts: it logged the whole once, or one for each step, or they
+    differ as ranks of one request never do. Stages beside the loop alone may be the first rank's."""
+    steps = {segment.steps, segment.steps - 1, *(total for _, _, total in segment.bars)}
+    times = [line.seconds for line in segment.stages if is_diffuse(line.name)]
+    whole = any(is_forward(name) for name in others)
+    return whole or most in steps or max(times) > min(times) * (1 + _ALIKE_PCT / 100)
+
+
 def _share(segment: Segment, ranks: int, found: Lines) -> None:
     """Give the lines of unnamed ranks to them in turn, or say why that cannot be done."""
     diffuse, others = _counts(segment)
     most = max(diffuse.values(), default=0)
     writers = _writers(others) or ranks
-    if not ranks and most > 1:
-        found.refused = f"{most} diffuse lines name no rank: ranks or steps, nothing tells"
+    if most > 1 and (not ranks or (ranks == 1 and not _parts(segment, others, most))):
+        found.refused = f"{most} diffuse lines name no rank: ranks or parts of one, nothing tells"
     elif ranks > 1 and most > ranks and writers == ranks:
         found.refused = f"{most} diffuse lines of {ranks} ranks without names cannot be told apart"
     elif ranks > 1 and (writers != ranks or any(count != ranks for count in diffuse.values())):

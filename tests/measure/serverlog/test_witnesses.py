@@ -178,7 +178,7 @@ def test_lines_of_ranks_without_names_are_never_summed() -> None:
     log = read(unnamed(4, 0.4412, 0.4451) + unnamed(10, 1.1030, 1.1124))
     assert [request.step_s for request in log.requests] == pytest.approx([0.1103, 0.1103])
     assert (log.ranks, [len(request.ranks) for request in log.requests]) == (("", ""), [2, 2])
-    assert log.findings == ("stage lines name no rank; 2 ranks wrote them, by the stages each logs once a request",)
+    assert log.findings == ("stage lines name no rank; 2 ranks wrote them, by how many lines a request has",)
 
 
 def test_one_rank_that_encodes_twice_and_logs_every_step_is_summed() -> None:
@@ -199,11 +199,19 @@ def test_steps_of_several_ranks_without_names_are_refused() -> None:
     assert one(text).refused == "8 diffuse lines of 2 ranks without names cannot be told apart"
 
 
+def test_alike_diffuse_lines_beside_stages_that_one_rank_logs_are_never_summed() -> None:
+    text = begin(4) + stage("P.diffuse", "2.000000s", "") + stage("P.diffuse", "2.010000s", "")
+    text += stage("P.vae.decode", "0.118s", "")
+    assert one(text).refused == "2 diffuse lines name no rank: ranks or parts of one, nothing tells"
+    assert one(text + stage("P.forward", "4.2s", "")).diffuse_s == pytest.approx(4.01)
+    assert one(text.replace("2.010000s", "3.000000s")).diffuse_s == pytest.approx(5.0)
+
+
 def test_diffuse_lines_alone_are_ranks_when_their_number_does_not_follow_the_steps() -> None:
     log = read(unnamed(4, 2.0, 2.1, rest=False) + unnamed(10, 5.0, 5.1, rest=False))
     assert [request.step_s for request in log.requests] == [0.5, 0.5]
     (request,) = read(unnamed(2, 2.0, 2.1, rest=False)).requests
-    assert request.refused == "2 diffuse lines name no rank: ranks or steps, nothing tells"
+    assert request.refused == "2 diffuse lines name no rank: ranks or parts of one, nothing tells"
 
 
 def test_a_line_of_an_unnamed_rank_that_is_lost_leaves_no_time() -> None:
@@ -348,3 +356,14 @@ def test_what_is_missing_is_said_by_its_name() -> None:
         "methods that the pipeline's profiler did not find: tokenizer.forward",
         "no diffuse stage among those logged: P.forward",
     )
+
+
+def test_a_bar_that_one_of_several_unnamed_ranks_drew_after_its_loop_is_another_loops() -> None:
+    text = begin(4) + stage("P.diffuse", "2.10s", "") + bar(5, 5, "00:01") + "\n" + stage("P.diffuse", "2.11s", "")
+    text += stage("P.forward", "3.5s", "") * 2
+    assert (one(text).iterations, one(text).denominator) == (4, "requested")
+
+
+def test_a_short_bar_of_more_than_was_asked_for_is_not_believed() -> None:
+    request = one(begin(4) + bar(64, 64, "00:01", RANK0) + "\n" + stage("P.diffuse", "1.6s"))
+    assert (request.iterations, request.step_s) == (4, 0.4)
