@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from anchormatrix.decide.effects.features import feature_doubts, features_apart, unproven
+from anchormatrix.decide.effects.features import doubtful, feature_doubts, features_apart, unproven
 from anchormatrix.decide.evidence import FormEvidence
 from anchormatrix.decide.fastest import interval, why_open, won_by
 from anchormatrix.decide.gates import GATES, UNKNOWN
@@ -53,6 +53,7 @@ _BASIS = {
 }
 _DOUBTFUL = (VerdictStatus.UNSTABLE, VerdictStatus.INCOMPLETE)
 _MORE_STARTS = "start the forms that are still open more often, as matrix.design adaptive does by itself"
+_WITHOUT_IT = "measure the same form without the feature beside it"
 _RESET = "reset the driver or use another group, then smoke it again"
 
 
@@ -67,8 +68,8 @@ def decide(inputs: DecisionInputs) -> SizeDecision:
     verdict = inputs.verdict
     winner = verdict.winner
     tied = tuple(name for name in verdict.tied_with if name != winner)
-    if winner is None:
-        return _without_winner(inputs, tied)
+    if winner is None or _seems_dead(inputs):
+        return _without_winner(inputs, tied if winner is None else ())
     nearest = verdict.selection.rivals[0]
     runner = nearest.form
     reversal = tuple(item.text for item in inputs.projections if item.against == winner and item.threshold is not None)
@@ -112,6 +113,7 @@ def _without_winner(inputs: DecisionInputs, tied: tuple[str, ...]) -> SizeDecisi
         outcome = DecisionOutcome.NOT_DECIDABLE
         sentence = f"On {inputs.size} cards no form can be chosen, because {_why_open(inputs)}."
         cure = verdict.cure if verdict.status in _DOUBTFUL else _MORE_STARTS
+        cure = _WITHOUT_IT if _seems_dead(inputs) else cure
         sentence += f" What to do: {cure.rstrip('.')}."
     outside = (*_outside(inputs), *products(inputs.outputs))
     return SizeDecision(
@@ -137,8 +139,17 @@ def _why_open(inputs: DecisionInputs) -> str:
     """What the cards, else the starts and what is missing, leave open."""
     if inputs.group.damage:
         return inputs.group.damage
+    if seems_dead := _seems_dead(inputs):
+        return f"{inputs.verdict.winner} leads and seems not to be what its name says ({'; '.join(seems_dead)})"
     missing = inputs.verdict.missing
     return why_open(inputs.verdict.selection) + (f"; missing: {'; '.join(missing)}" if missing else "")
+
+
+def _seems_dead(inputs: DecisionInputs) -> list[str]:
+    """The winner's features that evidence speaks against, though too weak to call them dead."""
+    return [
+        words for form in inputs.evidence if form.form.name == inputs.verdict.winner for words in doubtful(form.effects)
+    ]
 
 
 def _damaged(inputs: DecisionInputs) -> Verdict:

@@ -1,7 +1,8 @@
 """The effect of every launch feature of a form: proven, void or unproven, by counts and never by "enabled".
 
-A dead feature makes the sessions of its form void: they measured another form than their name says. Of an unproven one
-nothing speaks; its form may be shown, and wins with no more than low confidence.
+A dead feature makes the sessions of its form void: they measured another form than their name says. For an unproven one
+nothing speaks; its form may be shown, and wins with no more than low confidence. Against a doubtful one speaks what
+is too weak to call it dead; its form wins nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import msgspec
 
 from anchormatrix.decide.effects.masking import masking
 from anchormatrix.decide.effects.offload import offload
-from anchormatrix.decide.effects.witnesses import PROVEN, UNPROVEN, VOID, Said, Witnesses
+from anchormatrix.decide.effects.witnesses import DOUBTFUL, PROVEN, UNPROVEN, VOID, Said, Witnesses
 from anchormatrix.records.attribution import Attribution
 from anchormatrix.records.conclusions.gates import EffectStatus, FeatureEffect
 from anchormatrix.records.form import Form, parse_form
@@ -61,7 +62,12 @@ def dead(found: Sequence[FeatureEffect]) -> list[str]:
 
 def unproven(found: Sequence[FeatureEffect]) -> list[str]:
     """The features without evidence, in words."""
-    return [effect.words for effect in found if effect.status is UNPROVEN]
+    return [effect.words for effect in found if effect.status in (UNPROVEN, DOUBTFUL)]
+
+
+def doubtful(found: Sequence[FeatureEffect]) -> list[str]:
+    """The features that seem not to work, in words."""
+    return [effect.words for effect in found if effect.status is DOUBTFUL]
 
 
 def feature_doubts(winner: str | None, found: Mapping[str, Sequence[FeatureEffect]]) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from anchormatrix.decide.effects.witnesses import GATHERS, PROVEN, UNPROVEN, VOID, Said, Witnesses
+from anchormatrix.decide.effects.witnesses import DOUBTFUL, GATHERS, PROVEN, UNPROVEN, VOID, Said, Witnesses
 from anchormatrix.planning.memory import memory_of
 from anchormatrix.records.form import Form, parse_form
 from anchormatrix.records.session import OffloadSeen, Proof
@@ -28,7 +28,7 @@ def offload(form: Form, proof: Proof | None, known: Witnesses) -> Said:
     if otherwise := _logged_otherwise(form, seen):
         return VOID, otherwise
     memory = _by_memory(form, proof.peak_memory_mb, known) if proof and proof.peak_memory_mb else None
-    if memory is not None and memory[0] is not UNPROVEN:
+    if memory is not None and memory[0] in (PROVEN, VOID):
         return memory
     said = _by_capture(form, known) or memory or _by_log(form, seen, known.model)
     return said or (UNPROVEN, "neither device memory nor a capture nor the log's count of blocks tells of it")
@@ -60,7 +60,9 @@ def _by_memory(form: Form, peak_mb: float, known: Witnesses) -> Said | None:
     if not source and form.offload != "cpu-offload" and peak < needs.weights_gb:
         return PROVEN, f"{peak:.1f} GB of the card at the peak, less than its weights of {needs.weights_gb:.1f} GB"
     if saved < least * without or not (source or known.model.activation_gb):
-        return UNPROVEN, f"{text}, too little to tell" + ("" if source else f"; measure {plain.name} beside it")
+        against = not source and known.model.activation_gb and peak >= without
+        text += ", too little to tell" + ("" if source else f"; measure {plain.name} beside it")
+        return (DOUBTFUL if against else UNPROVEN), text
     return (PROVEN if peak < without - saved / 2 else VOID), text
 
 

@@ -13,7 +13,8 @@ from anchormatrix.records.form import Form
 from anchormatrix.records.session import Proof
 from anchormatrix.records.settings.things import ModelSettings
 
-PROVEN, UNPROVEN, VOID = EffectStatus.PROVEN, EffectStatus.UNPROVEN, EffectStatus.VOID
+PROVEN, UNPROVEN = EffectStatus.PROVEN, EffectStatus.UNPROVEN
+DOUBTFUL, VOID = EffectStatus.DOUBTFUL, EffectStatus.VOID
 Said = tuple[EffectStatus, str]
 """What is concluded of a feature, and the counts that say so."""
 

@@ -136,10 +136,12 @@ class Projection(Record, frozen=True, kw_only=True):
 
 
 class EffectStatus(enum.StrEnum):
-    """A ``void`` feature was seen not to work; of an ``unproven`` one no evidence is at hand."""
+    """A ``void`` feature was seen not to work; of an ``unproven`` one no evidence is at hand. What speaks against a
+    ``doubtful`` one is too weak to call it void."""
 
     PROVEN = "proven"
     UNPROVEN = "unproven"
+    DOUBTFUL = "doubtful"
     VOID = "void"
 
 
