@@ -123,7 +123,6 @@ def main() -> None:
                 "collective_attribution": common,
                 "mask_bound_calc": (*common, "--chunks", "5"),
                 "bubble_attribution": common,
-                "perfetto_export": (*common[:2], "--out", str(capture / "trace.json.gz")),
                 "attribute (all analyses)": (*common, "--out", str(capture / "attribution.json")),
             }
             table = str(capture / "kernel_details.csv")

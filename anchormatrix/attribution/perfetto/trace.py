@@ -24,7 +24,7 @@ from anchormatrix.attribution.perfetto.tracks import lanes_of, tracks_of
 from anchormatrix.captures.table import MOST_RANKS, Capture
 
 STEPS, EXPOSED, GAPS = "steps", "exposed communication", "nothing computes"
-_PIECE = 1 << 16
+_PIECE = 1 << 15
 _LEVEL = 3  # of gzip: higher ones take longer than all the rest and save a tenth
 # Above every rank and never twice: trace_processor takes a thread whose number is that of a process for its main
 # thread, thread 0 for the idle one, and names threads by number alone (process_tracker.cc, json_trace_parser_impl.cc).
@@ -69,14 +69,12 @@ def _write_rank(
     thread, threads = _threads(track, lanes_of(track, start, dur), [*above, *names])
     for event in _names(rank, first_thread, threads):
         stream.write(b",\n" + msgspec.json.encode(event))
-    thread += first_thread
     labels = [*(f"step {step}" for step in steps["step"]), *above]
     label = np.concatenate([np.arange(counts[0]), np.repeat(np.arange(1, len(above)), counts[1:]) + counts[0]])
     first = len(label)
-    used, end = np.unique(thread[:first], return_inverse=True)
-    ends = [f'"cat":"summary","ph":"X","pid":{rank},"tid":{number},'.encode() for number in used]
-    _write_slices(stream, (_openings(labels), label), (ends, end), start[:first], dur[:first])
-    _write_kernels(stream, rank, kernels, thread[first:], start[first:], dur[first:])
+    ends = [f'"cat":"summary","ph":"X","pid":{rank},"tid":{first_thread + n},'.encode() for n in range(len(threads))]
+    _write_slices(stream, (_openings(labels), label), (ends, thread[:first]), start[:first], dur[:first])
+    _write_kernels(stream, rank, kernels, thread[first:] + first_thread, start[first:], dur[first:])
     return len(start), len(threads)
 
 
@@ -102,9 +100,10 @@ def _above(kernels: pd.DataFrame, steps: pd.DataFrame) -> dict[str, Intervals]:
 def _threads(track: Int64s, lane: Int64s, names: Sequence[str]) -> tuple[Int64s, list[str]]:
     """A number for each lane in use, in the order of the tracks, and its name; empty tracks have none."""
     most = int(lane.max()) + 1
-    used, thread = np.unique(track * most + lane, return_inverse=True)
-    places = [divmod(int(key), most) for key in used]
-    return thread, [names[track] + (f", lane {lane + 1}" if lane else "") for track, lane in places]
+    key = track * most + lane
+    counts = np.bincount(key)
+    places = [divmod(key, most) for key in np.flatnonzero(counts).tolist()]
+    return (np.cumsum(counts > 0) - 1)[key], [names[track] + (f", lane {lane + 1}" if lane else "") for track, lane in places]
 
 
 def _names(rank: int, first_thread: int, threads: Sequence[str]) -> Iterator[dict[str, Any]]:
