@@ -103,7 +103,8 @@ def _threads(track: Int64s, lane: Int64s, names: Sequence[str]) -> tuple[Int64s,
     key = track * most + lane
     counts = np.bincount(key)
     places = [divmod(key, most) for key in np.flatnonzero(counts).tolist()]
-    return (np.cumsum(counts > 0) - 1)[key], [names[track] + (f", lane {lane + 1}" if lane else "") for track, lane in places]
+    labels = [names[track] + (f", lane {lane + 1}" if lane else "") for track, lane in places]
+    return (np.cumsum(counts > 0) - 1)[key], labels
 
 
 def _names(rank: int, first_thread: int, threads: Sequence[str]) -> Iterator[dict[str, Any]]:
