@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from anchormatrix.measure.serverlog.requests import Request
+from anchormatrix.measure.serverlog.requests import Request, closure_pct
 from anchormatrix.offline.reading import Reading, ReadLog
 from anchormatrix.records.conclusions.verdict import Verdict
 
@@ -45,6 +45,7 @@ def _log(item: ReadLog) -> list[str]:
         f"{log.lines} lines, {len(log.requests)} requests, {log.stage_lines} stage lines, {log.bars} progress bars, "
         + (", ".join(f"{count} unusable ({why})" for why, count in log.spoiled.items()) or "0 unusable"),
         f"{log.lost_responses} lost responses whose timing is whole",
+        *(f"forward differs from its stages by up to {pct:.1f} %" for pct in [closure_pct(log.requests)] if pct),
     ]
     lines += [f"- {_safe(fact)}" for fact in (*facts, *log.findings)]
     if item.first_steady is not None:

@@ -232,6 +232,14 @@ def test_a_model_without_stage_times_is_unmeasurable_after_two_requests(tmp_path
     assert "logs no stage times" in session.reason
 
 
+def test_stage_times_that_did_not_wait_for_the_device_are_unmeasurable_live_as_offline(tmp_path: Path) -> None:
+    timed, _ = measure(tmp_path, waited_for=False)
+    session = timed.session
+    assert (session.status, len(timed.requests)) == ("unmeasurable", 2)
+    assert "stage times of 2 of 2 requests are not usable: forward says" in session.reason
+    assert [row.step_s for row in timed.requests] == [None, None]
+
+
 def test_a_full_disk_on_the_host_is_not_taken_for_a_silent_model(tmp_path: Path, monkeypatch) -> None:
     rig = rig_of(World(tmp_path, stage_lines=False))
     table = "Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/sda1 100 100 0 100% /\n"

@@ -66,6 +66,7 @@ class World:
     ranks: int = 4
     sp_size: int | None = None
     stage_lines: bool = True
+    waited_for: bool = True
     distance: str = ""
     faults: Mapping[int, str] = field(default_factory=dict)
     faulty_servers: int = 99
@@ -251,7 +252,7 @@ class FakeProcess:
             prefix = f"(DiffusionWorker_SP{rank} pid={200 + rank}) "
             for name, seconds in (
                 ("encode_prompt", 0.4),
-                ("diffuse", took),
+                ("diffuse", took if self.world.waited_for else took / 1000),
                 ("vae.decode", 3),
                 ("forward", took + 3.5),
             ):

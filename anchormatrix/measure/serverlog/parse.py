@@ -18,21 +18,21 @@ from anchormatrix.measure.serverlog.grammar import RawLog, Segment, read_log
 from anchormatrix.measure.serverlog.prefix import Worker
 from anchormatrix.measure.serverlog.ranks import Ranks, group_sizes, is_diffuse, is_forward
 from anchormatrix.measure.serverlog.requests import RankTiming, Request, ServeLog
-from anchormatrix.measure.serverlog.witnesses import Clock, doubt
+from anchormatrix.measure.serverlog.witnesses import Witnesses
 
 
 def parse_serve_log(text: str) -> ServeLog:
     """Parse a server log (stdout and stderr in one text). Never raises: what cannot be read is counted."""
     raw = read_log(text)
     ranks = Ranks(raw)
-    log_clock = Clock(raw.segments)
+    witnesses = Witnesses(raw)
     drafts = [_Draft(segment, ranks) for segment in raw.segments]
     totals = _usual_totals(drafts)
     for draft in drafts:
         draft.count(totals)
     usual = _usual_count(drafts)
     answered = any(segment.status for segment in raw.segments)
-    requests = tuple(draft.request(i, usual(draft.iterations), answered, log_clock) for i, draft in enumerate(drafts))
+    requests = tuple(draft.request(i, usual(draft.iterations), answered, witnesses) for i, draft in enumerate(drafts))
     spoiled = raw.spoiled + ranks.strays
     tags = tuple(tag for tag, _ in ranks.workers)
     return ServeLog(
@@ -94,7 +94,7 @@ class _Draft:
         if total:
             self.iterations, self.denominator = total, "bar"
 
-    def request(self, index: int, expected: int, answered: bool, log_clock: Clock) -> Request:
+    def request(self, index: int, expected: int, answered: bool, witnesses: Witnesses) -> Request:
         """Close the draft: a rank counts when it logged as many diffuse lines as is usual for so many iterations."""
         whole = sorted(
             (
@@ -105,7 +105,7 @@ class _Draft:
             key=lambda timing: timing.rank,
         )
         notes = tuple(self._notes({timing.rank for timing in whole}))
-        refused = self._refused(whole, log_clock)
+        refused = self._refused(whole, witnesses)
         if refused:
             whole = []
         return Request(
@@ -114,8 +114,8 @@ class _Draft:
             iterations=self.iterations,
             denominator=self.denominator,
             diffuse_s=min((timing.diffuse_s for timing in whole), default=None),
-            encode_s=self._stage_s(_last_part_has("encode")),
-            decode_s=self._stage_s(_last_part_has("decode")),
+            encode_s=self._stage_s(_is_encode),
+            decode_s=self._stage_s(_is_decode),
             forward_s=self._stage_s(is_forward),
             ranks=tuple(whole),
             bars=self._states(),
@@ -149,7 +149,7 @@ class _Draft:
         states = next((found for found in drawn.values() if len(found) == most), {})
         return tuple(sorted(state for state in states.items() if state[0] > 0))
 
-    def _refused(self, whole: Iterable[RankTiming], log_clock: Clock) -> str:
+    def _refused(self, whole: Iterable[RankTiming], witnesses: Witnesses) -> str:
         """Why the times that are there are not usable; empty when they are."""
         if self.lines.refused:
             return self.lines.refused
@@ -157,8 +157,7 @@ class _Draft:
         if first is None:
             return ""
         times = next(self.stages[worker] for worker in self.diffuse if self.ranks.order[worker] == first.rank)
-        by_clock = log_clock.contradiction(self.segment, first.diffuse_s)
-        why = doubt(times, first.diffuse_s, self.bar, by_clock)
+        why = witnesses.doubt(self.segment, times, first.diffuse_s, self.bar)
         done, elapsed_s = max(self._states(), default=(0, 0))
         if not why or not elapsed_s:
             return why
@@ -197,8 +196,13 @@ class _Draft:
             yield f"{self.segment.unusable + self.lines.strays} unusable lines"
 
 
-def _last_part_has(word: str) -> Callable[[str], bool]:
-    return lambda name: word in name.rsplit(".", 1)[-1]
+def _is_encode(name: str) -> bool:
+    """Whether a stage encodes text or pictures; vllm-omni names the text's after its encoder."""
+    return "encode" in name.rpartition(".")[2] or "text_encoder" in name
+
+
+def _is_decode(name: str) -> bool:
+    return "decode" in name.rpartition(".")[2]
 
 
 def _usual_totals(drafts: Iterable[_Draft]) -> dict[int, int]:

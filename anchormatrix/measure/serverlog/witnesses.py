@@ -12,10 +12,9 @@ from functools import lru_cache
 from itertools import pairwise
 
 from anchormatrix.measure.serverlog.bars import Bar, agrees, contradiction
-from anchormatrix.measure.serverlog.grammar import Segment
+from anchormatrix.measure.serverlog.grammar import RawLog, Segment
 from anchormatrix.measure.serverlog.ranks import is_diffuse, is_forward
 
-_REST, _REST_PARTLY = 5.0, 10.0  # times the diffuse stage that may be missing of forward, all stages told or not
 _SLACK_S = 0.5
 _BACK_S = 2.0  # lines of several processes may stand this much out of order
 _YEAR_S = 366 * 86400.0
@@ -32,44 +31,48 @@ def enclosing(times: Mapping[str, Sequence[float]], diffuse_s: float) -> str:
     return ""
 
 
-def unexplained(times: Mapping[str, Sequence[float]], diffuse_s: float) -> str:
-    """Whether ``forward`` is mostly explained by no stage; empty when it is explained. What it holds beyond its stages
-    may be the weights that an offload brings in, so only a multiple of the diffuse time counts."""
+def unexplained(times: Mapping[str, Sequence[float]], diffuse_s: float, offload: bool) -> str:
+    """Whether ``forward`` is mostly explained by no stage; empty when it is explained. Beyond its stages it may hold
+    weights that an ``offload`` brings in, and encoders whose time is not told, so only multiples count."""
     whole = _forward(times)
     others = {n: sum(s) for n, s in times.items() if not (is_diffuse(n) or is_forward(n))}
     told = sum(s for name, s in others.items() if not any(name.startswith(f"{outer}.") for outer in others))
-    every = all(any(word in name for name in others) for word in ("decode", "encode"))
-    if whole - diffuse_s - told <= diffuse_s * (_REST if every else _REST_PARTLY) + _SLACK_S:
+    every = not offload and all(any(word in name for name in others) for word in ("decode", "encode"))
+    limit_s = min(5 * diffuse_s + _SLACK_S, 2 * diffuse_s + 2) if every else 10 * diffuse_s + _SLACK_S
+    if whole - diffuse_s - told <= limit_s:
         return ""
     return f"forward says {whole:.4g} s, of which the stages explain {diffuse_s + told:.3g} s"
 
 
-class Clock:
-    """The stamps of a log's lines; ``trusted`` when they go on from request to request and never back."""
+class Witnesses:
+    """What of a log bears a diffuse time out or not. ``clock``: its stamps go on from request to request and never
+    back; ``offload``: a worker said something of it."""
 
-    def __init__(self, segments: Sequence[Segment]) -> None:
-        times = _seconds(stamp for segment in segments for stamp in _stamps(segment))
-        begun = _seconds(segment.stamp for segment in segments if segment.stamp)
+    def __init__(self, raw: RawLog) -> None:
+        times = _seconds(stamp for segment in raw.segments for stamp in _stamps(segment))
+        begun = _seconds(segment.stamp for segment in raw.segments if segment.stamp)
         goes_on = len(begun) > 1 and begun[-1] > begun[0]
-        self.trusted = goes_on and all(later >= earlier - _BACK_S for earlier, later in pairwise(times))
+        self.clock = goes_on and all(later >= earlier - _BACK_S for earlier, later in pairwise(times))
+        self.offload = any("ffload" in line for _, line in raw.features)
 
-    def contradiction(self, segment: Segment, diffuse_s: float) -> str:
-        """Why a diffuse time does not fit between the request's first line and its last diffuse line; stamps are cut to
-        whole seconds."""
+    def doubt(
+        self, segment: Segment, times: Mapping[str, Sequence[float]], diffuse_s: float, bars: Sequence[Bar]
+    ) -> str:
+        """Why a rank's diffuse time is not usable; empty when nothing speaks against it. A bar that runs long enough to
+        tell and bears it out outweighs the clock and what is missing of forward."""
+        against = [contradiction(bars, diffuse_s), enclosing(times, diffuse_s)]
+        if not agrees(bars, diffuse_s):
+            against += [unexplained(times, diffuse_s, self.offload), self._by_clock(segment, diffuse_s)]
+        return "; ".join(filter(None, against))
+
+    def _by_clock(self, segment: Segment, diffuse_s: float) -> str:
+        """Why a time does not fit between the request's first line and its last diffuse line; stamps are cut to whole
+        seconds."""
         last = [line.stamp for line in segment.stages if is_diffuse(line.name) and line.stamp]
-        times = _seconds((segment.stamp, *last)) if self.trusted and segment.stamp else []
+        times = _seconds((segment.stamp, *last)) if self.clock and segment.stamp else []
         if len(times) < 2 or diffuse_s <= (max(times) - times[0]) * 1.02 + 1.0 + _SLACK_S:
             return ""
         return f"the stage says {diffuse_s:.4g} s where {max(times) - times[0]:.0f} s lie between the request's lines"
-
-
-def doubt(times: Mapping[str, Sequence[float]], diffuse_s: float, bars: Sequence[Bar], by_clock: str) -> str:
-    """Why a diffuse time is not usable; empty when nothing speaks against it. A bar that runs long enough to tell and
-    bears it out outweighs the clock and what is missing of forward."""
-    against = [contradiction(bars, diffuse_s), enclosing(times, diffuse_s)]
-    if not agrees(bars, diffuse_s):
-        against += [unexplained(times, diffuse_s), by_clock]
-    return "; ".join(filter(None, against))
 
 
 def _forward(times: Mapping[str, Sequence[float]]) -> float:

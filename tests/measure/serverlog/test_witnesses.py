@@ -74,6 +74,8 @@ def test_a_stage_is_held_against_the_bars_clock(took: str, clock: str, usable: b
         ("0.28s", {"P.forward": "319.4s"}, False),
         ("0.02s", {"P.forward": "0.9s", "P.vae.decode": "0.2s", "P.text_encoder.forward": "0.03s"}, False),
         ("2.0s", {"P.forward": "11.0s", "P.vae.decode": "1.0s"}, True),  # an offload brought the weights in
+        ("60.0s", {"P.forward": "319.4s", "P.decode": "5.8s", "P.encode_prompt": "0.5s"}, False),
+        ("60.0s", {"P.forward": "180.0s", "P.decode": "5.8s", "P.encode_prompt": "0.5s"}, True),
         ("9.0s", {"P.forward": "8.0s"}, False),
         ("0.28s", {"P.sampler.diffuse": "300.0s"}, False),
         ("4.0s", {"P.sampler.diffuse": "3.9s"}, True),
@@ -367,3 +369,19 @@ def test_a_bar_that_one_of_several_unnamed_ranks_drew_after_its_loop_is_another_
 def test_a_short_bar_of_more_than_was_asked_for_is_not_believed() -> None:
     request = one(begin(4) + bar(64, 64, "00:01", RANK0) + "\n" + stage("P.diffuse", "1.6s"))
     assert (request.iterations, request.step_s) == (4, 0.4)
+
+
+def test_weights_that_an_offload_brings_in_are_no_contradiction() -> None:
+    told = (
+        RANK0 + "INFO 05-11 09:19:00 [layerwise_backend.py:479] Layer-wise offloading enabled on 40 layers (blocks)\n"
+    )
+    text = begin(4) + stage("P.diffuse", "2.0s") + stage("P.forward", "20.0s")
+    text += stage("P.vae.decode", "1.0s") + stage("P.text_encoder.forward", "0.1s")
+    assert one(text).refused == "forward says 20 s, of which the stages explain 3.1 s"
+    assert one(told + text).diffuse_s == 2.0
+
+
+def test_the_text_encoder_is_encoding() -> None:
+    text = begin(4) + stage("P.text_encoder.forward", "0.025s") * 2 + stage("P.diffuse", "8.0s")
+    request = one(text + stage("P.vae.decode", "0.5s") + stage("P.forward", "8.6s"))
+    assert (request.encode_s, request.decode_s, request.forward_s) == (0.05, 0.5, 8.6)
