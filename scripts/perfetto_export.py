@@ -37,7 +37,7 @@ def main() -> int:
     print(f"{len(capture.kernels)} kernels in {slices} slices written to {args.out}")
     return finish(
         {"out": str(args.out), "events": slices, "kernels": len(capture.kernels), "ranks": list(capture.ranks)},
-        [],
+        capture.findings,
         args.json,
     )
 

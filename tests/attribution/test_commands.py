@@ -6,6 +6,7 @@ import errno
 import gzip
 import json
 import runpy
+import shutil
 import sys
 from pathlib import Path
 from unittest.mock import Mock
@@ -199,6 +200,19 @@ def test_a_trace_that_cannot_be_written_leaves_what_was_there(command, captures,
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "trace.json"]
     assert command("perfetto_export", "--profile-dir", captures / "masked", "--out", out)[0] == 0
     assert json.loads(out.read_text())["displayTimeUnit"] == "ns"
+
+
+def test_a_rank_that_a_trace_leaves_out_is_said(command, captures, tmp_path):
+    shutil.copytree(captures / "masked", tmp_path / "capture")
+    first, *_ = sorted((tmp_path / "capture").rglob("kernel_details.csv"))
+    first.write_text(first.read_text().partition("\n")[0] + "\n")
+    code, out, _, values = command(
+        "perfetto_export", "--profile-dir", tmp_path / "capture", "--out", tmp_path / "trace.json"
+    )
+    assert (code, values["ranks"], values["findings"][0]["kind"]) == (1, [1, 2, 3], "empty_rank")
+    assert "rank 0 is left out" in out
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert {event["pid"] for event in events if event["ph"] == "X"} == {1, 2, 3}
 
 
 def test_tables_of_steps_alone_are_no_trace(command, captures, tmp_path):

@@ -26,8 +26,8 @@ from anchormatrix.captures.table import MOST_RANKS, Capture
 STEPS, EXPOSED, GAPS = "steps", "exposed communication", "nothing computes"
 _PIECE = 1 << 15
 _LEVEL = 3  # of gzip: higher ones take longer than all the rest and save a tenth
-# Above every rank and never twice: trace_processor takes a thread whose number is that of a process for its main
-# thread, thread 0 for the idle one, and names threads by number alone (process_tracker.cc, json_trace_parser_impl.cc).
+# Above every rank and never twice: trace_processor takes a thread whose number is its process's for the main thread,
+# and older ones named threads by number alone (google/perfetto, process_tracker.cc, json_trace_parser_impl.cc).
 _FIRST_THREAD = MOST_RANKS + 1
 _THOUSANDTHS = pa.array([f".{number:03d}" for number in range(1000)])
 _ABOUT = ("stream", "core", "family", "communicator")
