@@ -47,7 +47,7 @@ def _log(item: ReadLog) -> list[str]:
         f"{log.lost_responses} lost responses whose timing is whole",
         *(f"forward differs from its stages by up to {pct:.1f} %" for pct in [closure_pct(log.requests)] if pct),
     ]
-    lines += [f"- {_safe(fact)}" for fact in (*facts, *log.findings)]
+    lines += [f"- {_safe(fact)}" for fact in (*facts, *log.findings, *log.remarks)]
     if item.first_steady is not None:
         lines.append(f"- steady from request {item.first_steady + 1} on")
     if session.ramp is not None and log.requests:

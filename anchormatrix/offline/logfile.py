@@ -15,7 +15,7 @@ _PACKED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd
 _WIDE = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}  # a redirect of Windows PowerShell 5
 # SGLang diffusion 0.5.23, ``multimodal_gen/runtime/utils/perf_logger.py``: its stages and their ends
 _SGLANG = re.compile(
-    r"^(?:\[[^\]]*\] )?\[\w+Stage\] (?:started\.\.\.|finished in )|\bsglang/multimodal_gen/", re.MULTILINE
+    r"^(?:\[[\d :-]{1,40}\] )?\[\w{1,80}Stage\] (?:started\.\.\.|finished in )|\bsglang/multimodal_gen/", re.MULTILINE
 )
 
 

@@ -204,7 +204,7 @@ def _status(text: str, log: ServeLog, form: Form | None, repeats: Sequence[Reque
     if alien := no_serving_log(text, log):
         return SessionStatus.UNMEASURABLE, alien
     if not log.requests:
-        why = "; ".join((failure_of(text).words, *log.findings))
+        why = "; ".join((failure_of(text).words, *log.findings, *log.remarks))
         return SessionStatus.DID_NOT_RUN, f"the log holds no request: {why}"
     if log.untimed:
         return SessionStatus.UNMEASURABLE, log.untimed
@@ -248,7 +248,7 @@ def _log_summary(item: ReadLog) -> dict[str, Any]:
         "unusable": dict(log.spoiled),
         "stage_lines": log.stage_lines,
         "bars": log.bars,
-        "findings": list(log.findings),
+        "findings": [*log.findings, *log.remarks],
         "refused": [
             {
                 "request": request.index + 1,

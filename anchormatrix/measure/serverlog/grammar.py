@@ -29,7 +29,8 @@ _STAGE = re.compile(
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
 # The profiler's own warnings, of methods that a pipeline does not have (the same file, lines 69 and 74)
 _MISSING = re.compile(r" *(?:Method path|Attribute) (\S{1,200}) (?:not found|is not callable)\s*")
-_SAMPLING = re.compile(r"sampling params: (?:.*[ ,])?steps=([1-9]\d{0,4})(?=[\s,]|$)", re.ASCII)
+_SAMPLING = "sampling params:"
+_STEPS = re.compile(r"[ ,]steps=([1-9]\d{0,4})(?=[\s,]|$)", re.ASCII)
 _STAMP = re.compile(r"[A-Z]+ (\d\d-\d\d \d\d:\d\d:\d\d)", re.ASCII)
 _ACCESS = re.compile(r'"POST /v1/\S+ HTTP/[\d.]+" (\d{3})\b', re.ASCII)
 _PROFILE = re.compile(r'"POST /(start|stop)_profile HTTP/[\d.]+" 2\d\d\b', re.ASCII)
@@ -144,7 +145,7 @@ def _once(lines: list[str]) -> tuple[int, list[str]]:
         return turns, lines[::turns]
     copies = lines.count(lines[0])
     size, rest = divmod(len(lines), copies)
-    if copies > 1 and not rest and "sampling params:" not in lines[0] and lines[:size] * copies == lines:
+    if copies > 1 and not rest and _SAMPLING not in lines[0] and lines[:size] * copies == lines:
         return copies, lines[:size]
     return 1, lines
 
@@ -176,7 +177,7 @@ def _take(raw: RawLog, line: str, before: Worker) -> Worker:
         raw.features.append((workers[0], line))
     if len(named) > 1:
         _spoil(raw, "two writers on one line")
-    elif "sampling params:" in line:
+    elif _SAMPLING in line:
         _sampling(raw, line)
     elif '"POST /st' in line:
         match = _PROFILE.search(line)
@@ -234,10 +235,11 @@ def _stage(raw: RawLog, line: str, before: Worker) -> Worker:
 
 
 def _sampling(raw: RawLog, line: str) -> None:
-    match = _SAMPLING.search(line)
-    if match:
-        stamp = _STAMP.search(line, 0, match.start())
-        raw.segments.append(Segment(int(match[1]), stamp[1] if stamp else "", profiled=raw.profiling))
+    head, _, params = line.partition(_SAMPLING)
+    steps = _STEPS.findall(params)
+    if steps:
+        stamp = _STAMP.search(head)
+        raw.segments.append(Segment(int(steps[-1]), stamp[1] if stamp else "", profiled=raw.profiling))
     else:
         _spoil(raw, "sampling parameters without steps")
 

@@ -48,6 +48,7 @@ def parse_serve_log(text: str) -> ServeLog:
         bars=sum(len(runs) for segment in (raw.early, *raw.segments) for runs in segment.bars.values()),
         spoiled=dict(spoiled),
         findings=tuple(_findings(raw, ranks, drafts)),
+        remarks=tuple(_remarks(raw)),
     )
 
 
@@ -55,20 +56,26 @@ def _findings(raw: RawLog, ranks: Ranks, drafts: Iterable[_Draft]) -> Iterable[s
     """What a person should know of how a log was read, each kind with its count and its name."""
     for text, count in ranks.foreign.most_common(3):
         yield f"{count} stage lines begin with a prefix not understood: {ranks.said[text]}"
+    if more := sum(count for _, count in ranks.foreign.most_common()[3:]):
+        yield f"{more} stage lines begin with {len(ranks.foreign) - 3} other prefixes not understood"
     if raw.copies > 1:
         yield f"every line stands {raw.copies} times in the log: taken once"
     if copies := sum(draft.lines.copies for draft in drafts):
         yield f"{copies} stage lines are copies to the microsecond of another of their rank: taken once"
-    if early := len(raw.early.stages):
-        yield f"{early} stage lines stand before any request begins: not counted as a request's"
     if not ranks.named and ranks.unnamed > 1:
         yield f"stage lines name no rank; {ranks.unnamed} ranks wrote them, by how many lines a request has"
-    if raw.missing:
-        yield f"methods that the pipeline's profiler did not find: {', '.join(list(raw.missing)[:8])}"
     timed = any(is_diffuse(line.name) for segment in raw.segments for line in segment.stages)
     names = sorted({line.name for segment in raw.segments for line in segment.stages})
     if names and not timed:
         yield f"no diffuse stage among those logged: {', '.join(names[:8])}"
+
+
+def _remarks(raw: RawLog) -> Iterable[str]:
+    """What every server's log may hold: the warm-up at its start, and methods that a pipeline does not have."""
+    if early := len(raw.early.stages):
+        yield f"{early} stage lines stand before any request begins: not counted as a request's"
+    if raw.missing:
+        yield f"methods that the pipeline's profiler did not find: {', '.join(list(raw.missing)[:8])}"
 
 
 class _Draft:

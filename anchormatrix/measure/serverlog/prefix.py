@@ -19,7 +19,7 @@ Worker = tuple[str, str]  # tag and process id as logged; two empty texts when a
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _WRITER = r"\(([A-Za-z_][\w.-]{0,80}(?: rank=\d{1,6})?),? ?pid=(\d{1,10})(?:, ip=([\w.:]{1,60}))?\)"
 _HEADER = r"\b[A-Z]+ (\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d{1,9})? \[[^\[\]()]*\]"
-_RANK = r"\[? *\b(?:[Rr]ank|RANK|default)[ =:_]?(\d{1,6})\b *\]?:?|\[\d{1,4},(\d{1,6})\]<std(?:out|err)>:?"
+_RANK = r"\[? ?\b(?:[Rr]ank|RANK|default)[ =:_]?(\d{1,6})\b ?\]?:?|\[\d{1,4},(\d{1,6})\]<std(?:out|err)>:?"
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _OTHER = "|".join(
     (
@@ -39,7 +39,7 @@ _OTHER = "|".join(
 )
 _USUAL = re.compile(rf"(?:{_WRITER} +)?{_HEADER} ", re.ASCII)
 _NAMES = re.compile(_WRITER, re.ASCII)
-_OUTER = re.compile(rf"(?:{_WRITER} *)+(?={_WRITER})", re.ASCII)
+_OUTER = re.compile(rf"(?:{_WRITER} {{0,4}})+(?={_WRITER})", re.ASCII)
 _KNOWN = re.compile(f"(?:{_WRITER})|(?:{_HEADER})|(?:{_RANK})|(?:{_OTHER})", re.ASCII)
 _CUT = re.compile(r"[\s|:,;-]+")
 

@@ -68,7 +68,8 @@ class ServeLog:
     """A parsed log. ``ranks`` are the workers' tags in rank order, empty where lines name none; ``groups`` the distinct
     sizes each group was given. ``lines`` counts physical lines, ``spoiled`` unusable ones by reason, ``bars`` the runs
     of progress bars. ``checks`` are what the ranks found of their own results: what was compared, relative distance,
-    limit; ``features`` their lines on launch features; ``findings`` what a reader must know of how the log was read.
+    limit; ``features`` their lines on launch features; ``findings`` what a reader must know of how the log was read,
+    ``remarks`` what may matter where a time is missing.
     """
 
     requests: tuple[Request, ...]
@@ -83,6 +84,7 @@ class ServeLog:
     bars: int = 0
     spoiled: Mapping[str, int] = field(default_factory=dict)
     findings: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def untimed(self) -> str:
@@ -95,7 +97,7 @@ class ServeLog:
         seen = f"{len(self.requests)} requests, {self.stage_lines} stage lines and {self.bars} progress bars were seen"
         what = "no stage times" if not self.stage_lines else "no whole diffuse stage of a request"
         spoiled = ", ".join(f"{count} unusable: {why}" for why, count in self.spoiled.items())
-        return f"the server logs {what}; {'; '.join([seen, *filter(None, [spoiled]), *self.findings])}"
+        return f"the server logs {what}; {'; '.join([seen, *filter(None, [spoiled]), *self.findings, *self.remarks])}"
 
     @property
     def lost_responses(self) -> int:

@@ -340,7 +340,7 @@ def test_stage_lines_before_any_request_are_said_and_never_timed() -> None:
     warm_up = stage("P.diffuse", "30.0s") + stage("P.forward", "31.0s")
     log = read(warm_up + begin(4) + stage("P.diffuse", "8.0s"))
     assert [request.diffuse_s for request in log.requests] == [8.0]
-    assert log.findings == ("2 stage lines stand before any request begins: not counted as a request's",)
+    assert log.remarks == ("2 stage lines stand before any request begins: not counted as a request's",)
     assert read(warm_up).untimed == (
         "the server logs no whole diffuse stage of a request; 0 requests, 2 stage lines and 0 progress bars were seen; "
         "2 stage lines stand before any request begins: not counted as a request's"
@@ -354,10 +354,8 @@ def test_what_is_missing_is_said_by_its_name() -> None:
     missing = f"{RANK0}WARNING 05-11 09:19:00 {HEAD} Method path tokenizer.forward not found\n"
     log = read(missing + begin(4) + stage("P.forward", "9.0s"))
     assert log.unusable_lines == 0
-    assert log.findings == (
-        "methods that the pipeline's profiler did not find: tokenizer.forward",
-        "no diffuse stage among those logged: P.forward",
-    )
+    assert log.remarks == ("methods that the pipeline's profiler did not find: tokenizer.forward",)
+    assert log.findings == ("no diffuse stage among those logged: P.forward",)
 
 
 def test_a_bar_that_one_of_several_unnamed_ranks_drew_after_its_loop_is_another_loops() -> None:
@@ -385,3 +383,10 @@ def test_the_text_encoder_is_encoding() -> None:
     text = begin(4) + stage("P.text_encoder.forward", "0.025s") * 2 + stage("P.diffuse", "8.0s")
     request = one(text + stage("P.vae.decode", "0.5s") + stage("P.forward", "8.6s"))
     assert (request.encode_s, request.decode_s, request.forward_s) == (0.05, 0.5, 8.6)
+
+
+@pytest.mark.parametrize("unit", [" ", "sampling params: x, ", "INFO 05-11 09:20:13 [", "(D pid=1) ", "0%|", "[rank"])
+def test_a_hostile_line_costs_no_more_than_its_length(unit: str) -> None:
+    long = unit * (60_000 // len(unit))
+    log = read(begin(4) + long + stage("P.diffuse", "8.0s") + long + "\n" + begin(4) + stage("P.diffuse", "8.1s"))
+    assert log.requests[-1].diffuse_s == 8.1
