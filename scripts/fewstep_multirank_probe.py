@@ -39,6 +39,9 @@ def main() -> int:
     reading = read_logs(args.out_dir, tiers, settings)
     write_json(args.out_dir / "summary.json", reading.summary())
     write_text(args.out_dir / "evidence.md", evidence_markdown(reading, tiers))
+    for item in reading.logs:
+        for finding in item.log.findings:
+            print(f"{item.path.name}: {finding}")
     for verdict in reading.verdicts:
         print(f"{verdict.size} ranks: {verdict.status}. {verdict.reason}")
     return 0

@@ -41,6 +41,7 @@ _USUAL = re.compile(rf"(?:{_WRITER} +)?{_HEADER} ", re.ASCII)
 _NAMES = re.compile(_WRITER, re.ASCII)
 _OUTER = re.compile(rf"(?:{_WRITER} {{0,4}})+(?={_WRITER})", re.ASCII)
 _KNOWN = re.compile(f"(?:{_WRITER})|(?:{_HEADER})|(?:{_RANK})|(?:{_OTHER})", re.ASCII)
+_SHOWN = 80  # characters of a foreign text that are kept
 _CUT = re.compile(r"[\s|:,;-]+")
 
 
@@ -76,7 +77,8 @@ def read_prefix(text: str) -> Prefix:
     foreign += [last] if last else []
     if rank and not worker[0]:
         worker = (f"rank{int(rank)}", "")
-    return Prefix(worker, stamp, " ".join(foreign), spliced or headers > 1)
+    shown = "".join(char if char.isprintable() else " " for char in " ".join(foreign)[:_SHOWN])
+    return Prefix(worker, stamp, shown, spliced or headers > 1)
 
 
 def writers(line: str) -> list[Worker]:

@@ -390,3 +390,8 @@ def test_a_hostile_line_costs_no_more_than_its_length(unit: str) -> None:
     long = unit * (60_000 // len(unit))
     log = read(begin(4) + long + stage("P.diffuse", "8.0s") + long + "\n" + begin(4) + stage("P.diffuse", "8.1s"))
     assert log.requests[-1].diffuse_s == 8.1
+
+
+def test_a_foreign_prefix_is_shown_short_and_printable() -> None:
+    (finding,) = read(begin(4) + stage("P.diffuse", "8.0s", "\x07odd\x00" + "y" * 500 + " ")).findings
+    assert finding == f"1 stage lines begin with a prefix not understood:  odd {'y' * 75}"
