@@ -38,6 +38,9 @@ def group_state(results: Path, contract: Contract) -> GroupState:
             f"Cards {cards} are not one interconnect domain, bandwidth second-best: this holds for groups joined by "
             f"{contract.link_class} only."
         )
+    if contract.mixed_models:
+        mixed = f"Cards {cards} are of several models ({contract.mixed_models}): the slowest model sets the pace."
+        links = f"{links} {mixed}".strip()
     try:
         status = read_record(results / contract.id / "smoke.json", Smoke).status
     except InputError:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anchormatrix.devices.ascend_ids import MAP, logic_ids, parse_map, visible_env
-from anchormatrix.devices.ascend_info import parse_info, tool_version
+from anchormatrix.devices.ascend_info import parse_info, read_info, tool_version
 from anchormatrix.devices.ascend_topology import parse_topology
-from anchormatrix.errors import InputError
+from anchormatrix.devices.unread import LOST, joined
 from anchormatrix.hosts.base import Host
 from anchormatrix.records.host import HostState
+
+__all__ = ["AscendDevice", "parse_info", "parse_map", "parse_topology", "read_info"]
 
 INFO = ("npu-smi", "info")
 TOPOLOGY = ("npu-smi", "info", "-t", "topo")
@@ -26,17 +28,12 @@ class AscendDevice:
     def read(self, host: Host, *, timeout_s: float) -> HostState:
         """Run ``npu-smi info``, ``-t topo`` and ``-m``. Raises :class:`HostError` or :class:`InputError`."""
         info = host.run(INFO, timeout_s=timeout_s).stdout
-        cards = parse_info(info)
+        listing = read_info(info)
         topology = parse_topology(host.run(TOPOLOGY, timeout_s=timeout_s).stdout)
-        listed = tuple(card.id for card in cards)
-        if listed != topology.cards:
-            raise InputError(
-                f"`{' '.join(INFO)}` lists cards {list(listed)} but `{' '.join(TOPOLOGY)}` {list(topology.cards)}",
-                expected="both to list the same cards",
-                todo="a card may have dropped off the bus: look at both outputs on the host",
-            )
-        self._logic = logic_ids(cards, parse_map(host.run(MAP, timeout_s=timeout_s).stdout))
-        return HostState(topology, cards, tool_version(info))
+        cards = joined(listing.cards, topology, " ".join(INFO), " ".join(TOPOLOGY))
+        usable = [card for card in cards if card.health != LOST]
+        self._logic = logic_ids(usable, parse_map(host.run(MAP, timeout_s=timeout_s).stdout))
+        return HostState(topology, cards, tool_version(info), listing.notes)
 
     def visible_env(self, cards: Sequence[int]) -> dict[str, str]:
         """``ASCEND_RT_VISIBLE_DEVICES`` with the logic ids of these cards, in this order."""

@@ -3,20 +3,22 @@
 The output holds two tables. In the first, every card takes two rows; in the second, every NPU has either rows of
 processes or a line that says there are none. Generations differ in their columns: boards with one chip per NPU (the
 card's id is the NPU), boards with two (a ``Phy-ID`` column gives the id), and boards whose header starts ``NPU ID``.
-A reading is refused unless both tables are whole and name the same NPUs: a lost row would otherwise be a lost card or
-an overlooked tenant.
+A reading is refused unless both tables are closed. A card whose rows cannot be read is unusable, with its reason, and
+refuses no other. Tools of some generations list only busy NPUs in the second table; where the tool names idle ones too,
+an NPU that it does not name is a card whose processes are not known.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from itertools import pairwise
 
 import msgspec
 
-from anchormatrix.devices.text import HEALTHY, WARNING, Line, Source, known_health, source
-from anchormatrix.records.host import Card, CardProcess
+from anchormatrix.devices.text import Line, Listing, Source, aligned, beside, known_health, source, two
+from anchormatrix.devices.unread import first_free, refuse_all_lost, unread_card
+from anchormatrix.errors import InputError
+from anchormatrix.records.host import Card, CardProcess, CardState
 
 COMMAND = "npu-smi info"
 
@@ -25,13 +27,14 @@ _BORDER = re.compile(r"\+[-=+]*\+")
 _IDLE = re.compile(r"No running processes found in NPU\s+(\d{1,4})")
 _USED_OF = re.compile(r"(\d{1,9}|NA|-)\s*/\s*(\d{1,9}|NA|-)")
 _UNREAD = ("NA", "-")
+_BUS = re.compile(r"[0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d|NA")
 _NAME = re.compile(r"[A-Za-z0-9][\w .-]*")
 
 
 def tool_version(text: str) -> tuple[tuple[str, str], ...]:
     """Versions in the title of ``npu-smi info``: the tool's own and, after ``Version:``, the driver's."""
     found = source(text, COMMAND)
-    for line in found.lines[:4]:
+    for line in found.lines:
         match = _TITLE.search(line.text)
         if match:
             return (("driver", match[2]), ("tool", match[1]))
@@ -39,15 +42,23 @@ def tool_version(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def parse_info(text: str) -> tuple[Card, ...]:
+    """The cards of :func:`read_info`."""
+    return read_info(text).cards
+
+
+def read_info(text: str) -> Listing:
     """Read ``npu-smi info``: the cards that are visible here, ascending by id, with their processes.
 
-    Raises :class:`InputError` naming the command and the line for anything that is not a whole, consistent output.
+    Raises :class:`InputError` naming the command and the line for anything that is not a whole output, and when no
+    card at all can be read.
     """
     found = source(text, COMMAND)
     table = _InfoTable(found)
     for line in found.lines:
         table.read(line)
-    return table.cards()
+    listing = table.listing()
+    refuse_all_lost(listing.cards, COMMAND)
+    return listing
 
 
 class _InfoTable:
@@ -63,44 +74,78 @@ class _InfoTable:
         self._npu_column = self._id_column = self._hbm = False
         self._process_header: Line | None = None
         self._in_container = self._closed = False
+        self._others: list[Line] = []
+        self._nameless: list[str] = []
 
     def read(self, line: Line) -> None:
         text = line.text.strip()
         if _BORDER.fullmatch(text):
-            if self._first or self._part == self._second_header:
+            if self._part == self._second_header:
                 raise self._found.error(line, "comes between two rows that belong together:")
+            if self._first:
+                self._unread(self._first[1], "cannot be read: its second row is missing")
+                self._first = None
             self._closed = True
-        elif text.startswith("|") and text.endswith("|") and len(text) > 1:
-            self._part(line, [cell.strip() for cell in text[1:-1].split("|")])
+        elif text.startswith("|") and len(text) > 1:
+            self._part(line, [cell.strip() for cell in text.strip("|").split("|")])
             self._closed = False
         else:
-            raise self._found.error(line, "is neither a row nor a border of the table:", "rows between | and |")
+            self._others.append(line)
 
-    def cards(self) -> tuple[Card, ...]:
+    def listing(self) -> Listing:
         if self._part != self._process or not self._closed or self._first:
+            first = next((line for line in self._others if self._part == self._title), None)
+            if first:
+                raise self._found.error(first, "is not the title", "`npu-smi <version> Version: <version>`")
             raise self._found.error(
                 None, "is cut off", "a table of cards and a table of processes, each closed by a border"
             )
-        busy, listed = {npu for npu, _ in self._processes}, {card.npu for card in self._cards.values()}
-        if busy & self._idle or busy | self._idle != listed:
-            raise self._found.error(
-                None,
-                f"lists cards of NPU {sorted(listed)} but processes of NPU {sorted(busy | self._idle)}",
-                "each listed NPU once: with its processes, or with none",
-            )
-        places = {(card.npu, card.chip) for card in self._cards.values()}
-        for npu, chip in self._processes:
-            if (npu, chip) not in places:
+        busy = {npu for npu, _ in self._processes}
+        for reason in self._nameless:
+            npu = min((busy | self._idle) - {card.npu for card in self._cards.values()}, default=None)
+            card = first_free(self._cards) if npu is None or npu in self._cards else npu
+            self._cards[card] = unread_card(card, reason, npu=npu)
+        self._only_processes(busy)
+        cards = tuple(self._with_processes(card, busy) for _, card in sorted(self._cards.items()))
+        return Listing(cards, beside(COMMAND, self._others))
+
+    def _only_processes(self, busy: set[int]) -> None:
+        """Cards that the second table alone names are lost; two chips of an NPU have neighbouring ids."""
+        missing = {(npu, 0) for npu in self._idle - {card.npu for card in self._cards.values()}}
+        missing |= set(self._processes) - {(card.npu, card.chip) for card in self._cards.values()}
+        for npu, chip in sorted(missing):
+            per_npu = 2 if self._id_column else 1
+            card = npu * per_npu + chip
+            if chip >= per_npu or card in self._cards:
                 raise self._found.error(None, f"lists a process on NPU {npu} chip {chip}, which is not a listed card")
-        return tuple(
-            msgspec.structs.replace(card, processes=tuple(self._processes.get((card.npu, card.chip), ())))
-            for _, card in sorted(self._cards.items())
-        )
+            reason = "is lost: the table of processes names it, the table of cards does not"
+            self._cards[card] = unread_card(card, reason, npu=npu, chip=chip)
+
+    def _with_processes(self, card: Card, busy: set[int]) -> Card:
+        """A card with its processes; partly known when the tool names idle NPUs, and does not name this one at all."""
+        found = tuple(self._processes.get((card.npu, card.chip), ()))
+        if card.state is CardState.UNUSABLE or not self._idle or card.npu in busy | self._idle:
+            return msgspec.structs.replace(card, processes=found)
+        reason = "; ".join(filter(None, (card.reason, "is not named in the table of processes")))
+        return msgspec.structs.replace(card, state=CardState.PARTLY, reason=reason)
 
     def _title(self, line: Line, cells: list[str]) -> None:
         if not _TITLE.search(line.text):
             raise self._found.error(line, "is not the title", "`npu-smi <version> Version: <version>`")
         self._part = self._header
+
+    def _unread(self, upper: list[str], reason: str, place: tuple[int, int] | None = None) -> None:
+        """Keep a card that cannot be read: under its own id where its rows tell it, else under the first free one."""
+        npu_text = upper[0].split(" ")[0]
+        if place is None and not (npu_text.isascii() and npu_text.isdigit() and len(npu_text) <= 4):
+            self._nameless.append(reason)
+            return
+        npu = int(npu_text) if npu_text.isdigit() else 0
+        chip = sum(card.npu == npu for card in self._cards.values()) if self._id_column else 0
+        chip, card = place or (chip, npu * 2 + chip if self._id_column else npu)
+        if card in self._cards:
+            reason, chip, npu = "is listed a second time", self._cards[card].chip, self._cards[card].npu
+        self._cards[card] = unread_card(card, reason, npu=npu, chip=chip)
 
     def _header(self, line: Line, cells: list[str]) -> None:
         names = [" ".join(cell.split()) for cell in cells]
@@ -134,20 +179,36 @@ class _InfoTable:
     def _card(self, line: Line, cells: list[str]) -> None:
         if cells[1:2] == ["Process id"] and re.match(r"NPU\s+(Chip|ID)$", cells[0]):
             self._start_processes(line, cells)
+        elif _TITLE.search(line.text) or cells[-2:-1] in (["Health"], ["Bus-Id"]) or len(cells) == 1:
+            self._others.append(line)
+        elif self._first is None and cells[-2:-1] and _BUS.fullmatch(cells[-2]):
+            self._nameless.append("cannot be read: its first row is missing")
         elif self._first is None:
-            self._expect(line, cells, 4 if self._npu_column else 3)
             self._first = (line, cells)
         else:
-            self._expect(line, cells, 4 if self._npu_column else 3)
-            card = self._pair(*self._first, line, cells)
-            if card.id in self._cards or (card.npu, card.chip) in {(c.npu, c.chip) for c in self._cards.values()}:
-                raise self._found.error(line, f"lists card {card.id} (NPU {card.npu} chip {card.chip}) a second time:")
+            upper, self._first = self._first, None
+            self._read_pair(*upper, line, cells)
+
+    def _read_pair(self, first: Line, upper: list[str], second: Line, lower: list[str]) -> None:
+        """The card of two rows; when they cannot be read, a lost card with the reason."""
+        place = None
+        try:
+            npu = self._found.number(first, upper[0].split(" ")[0], "NPU")
+            place = self._place(second, lower, npu)
+            self._expect(first, upper, 4 if self._npu_column else 3)
+            self._expect(second, lower, 4 if self._npu_column else 3)
+            card = self._pair(first, upper, second, lower)
+        except InputError as error:
+            self._unread(upper, f"cannot be read: its row {error.what}", place)
+            return
+        if card.id in self._cards or (card.npu, card.chip) in {(c.npu, c.chip) for c in self._cards.values()}:
+            self._unread(upper, "is listed a second time", place)
+        else:
             self._cards[card.id] = card
-            self._first = None
 
     def _pair(self, first: Line, upper: list[str], second: Line, lower: list[str]) -> Card:
         found = self._found
-        npu_text, name = (upper[0], upper[1]) if self._npu_column else _two(upper[0])
+        npu_text, name = (upper[0], upper[1]) if self._npu_column else two(upper[0])
         npu = found.number(first, npu_text, "NPU")
         readings = upper[-1].split(maxsplit=2)
         if not _NAME.fullmatch(name) or len(readings) != 3 or not _USED_OF.fullmatch(readings[2]):
@@ -158,7 +219,8 @@ class _InfoTable:
                 first, f"health is {upper[-2]!r} in", "OK, Warning, Alarm, Critical, Fault or another word"
             )
         chip, card_id = self._place(second, lower, npu)
-        used, total = self._memory(second, lower[-1], health)
+        used, total = self._memory(second, lower[-1])
+        unknown = used is None or total is None
         return Card(
             id=card_id,
             npu=npu,
@@ -169,6 +231,8 @@ class _InfoTable:
             hbm_total_mb=total,
             temperature_c=found.reading(first, readings[1], "temperature"),
             power_w=found.reading(first, readings[0], "power"),
+            state=CardState.PARTLY if unknown else CardState.KNOWN,
+            reason="does not tell its memory" if unknown else "",
         )
 
     def _place(self, line: Line, lower: list[str], npu: int) -> tuple[int, int]:
@@ -176,7 +240,7 @@ class _InfoTable:
             if lower[:2] != ["", ""]:
                 raise self._found.error(line, "is not the second row of a card", "two empty cells first")
             return 0, npu
-        chip_text, id_text = _two(lower[0]) if self._id_column else (lower[0], "")
+        chip_text, id_text = two(lower[0]) if self._id_column else (lower[0], "")
         chip = self._found.number(line, chip_text, "chip")
         if self._id_column:
             return chip, self._found.number(line, id_text, "physical id")
@@ -184,23 +248,18 @@ class _InfoTable:
             raise self._found.error(line, f"is chip {chip} of NPU {npu} without a Phy-ID column:", "one chip per NPU")
         return chip, npu
 
-    def _memory(self, line: Line, cell: str, health: str) -> tuple[int, int]:
-        """Used and total memory (MB) of a card. A card whose health is bad may have no reading: 0 of 0."""
+    def _memory(self, line: Line, cell: str) -> tuple[int | None, int | None]:
+        """Used and total memory (MB) of a card, each ``None`` where the tool does not tell it."""
         pairs = _USED_OF.findall(cell)
         rest = _USED_OF.sub("", cell).split()
         if len(pairs) != (2 if self._hbm else 1) or len(rest) != 1 or not re.fullmatch(r"\d{1,3}|NA|-", rest[0]):
             raise self._found.error(
                 line, "is not the second row of a card", "use in %, memory and HBM as `used / total`"
             )
-        used, total = pairs[-1]
-        if {used, total} <= set(_UNREAD) and health not in (HEALTHY, WARNING):
-            return 0, 0
-        numbers = (self._found.number(line, used, "memory used"), self._found.number(line, total, "memory"))
-        if numbers[1] == 0 or numbers[0] > numbers[1]:
-            raise self._found.error(
-                line, f"uses {numbers[0]} of {numbers[1]} MB in", "used memory within a total above 0"
-            )
-        return numbers
+        used, total = (None if text in _UNREAD else self._found.number(line, text, "memory") for text in pairs[-1])
+        if total == 0 or (used is not None and total is not None and used > total):
+            raise self._found.error(line, f"uses {used} of {total} MB in", "used memory within a total above 0")
+        return used, total
 
     def _start_processes(self, line: Line, cells: list[str]) -> None:
         names = [" ".join(cell.split()) for cell in cells]
@@ -216,39 +275,24 @@ class _InfoTable:
     def _process(self, line: Line, cells: list[str]) -> None:
         idle = _IDLE.fullmatch(cells[0])
         if idle and not any(cells[1:]):
-            npu = int(idle[1])
-            if npu in self._idle:
-                raise self._found.error(line, f"lists NPU {npu} a second time:")
-            self._idle.add(npu)
+            self._idle.add(int(idle[1]))
             return
-        cells = self._aligned(line) or cells
+        if cells[1:2] == ["Process id"]:  # a second table, as a tool that is asked twice prints
+            self._start_processes(line, cells)
+            return
+        cells = self._process_header and aligned(self._process_header, line) or cells
         self._expect(line, cells, 5 if self._in_container else 4)
-        npu_text, chip_text = (cells[0], "0") if self._npu_column else _two(cells[0])
+        npu_text, chip_text = (cells[0], "0") if self._npu_column else two(cells[0])
         npu = self._found.number(line, npu_text, "NPU")
         chip = self._found.number(line, chip_text, "chip")
         pid = self._found.number(line, cells[1], "process id")
-        memory = self._found.number(line, cells[3], "process memory")
+        memory = None if cells[3] in _UNREAD else self._found.number(line, cells[3], "process memory")
         if self._in_container and cells[4] not in _UNREAD:
             self._found.number(line, cells[4], "process id in container")
         there = self._processes.setdefault((npu, chip), [])
-        if pid and pid in {process.pid for process in there}:
-            raise self._found.error(line, f"lists process {pid} a second time:")
-        there.append(CardProcess(pid, cells[2], memory))
-
-    def _aligned(self, line: Line) -> list[str] | None:
-        """Cells cut at the header's columns, so that a process name may hold a ``|``; ``None`` when not aligned."""
-        assert self._process_header is not None
-        header, text = self._process_header.text.strip(), line.text.strip()
-        bars = [i for i, char in enumerate(header) if char == "|"]
-        if len(text) != len(header) or any(text[i] != "|" for i in bars):
-            return None
-        return [text[a + 1 : b].strip() for a, b in pairwise(bars)]
+        if not pid or pid not in {process.pid for process in there}:
+            there.append(CardProcess(pid, cells[2], memory))
 
     def _expect(self, line: Line, cells: list[str], count: int) -> None:
         if len(cells) != count:
             raise self._found.error(line, f"has {len(cells)} cells in", f"{count} cells")
-
-
-def _two(cell: str) -> tuple[str, str]:
-    first, _, rest = cell.partition(" ")
-    return first, rest.strip()

@@ -21,6 +21,9 @@ def parse_topology(text: str) -> Topology:
     taken from the mirrored cell. Raises :class:`InputError` naming the command and the line.
     """
     found = source(text, COMMAND)
+    # a heading of its own may come first
+    start = next((i for i, line in enumerate(found.lines) if _LABEL.match(line.text.strip())), 0)
+    found = Source(COMMAND, found.lines[start:])
     kind, ids = _header(found, found.lines[0])
     legend = next((i for i, line in enumerate(found.lines) if line.text.strip() == "Legend:"), len(found.lines))
     words = {match[1] for line in found.lines[legend:] if (match := _LEGEND.fullmatch(line.text))}

@@ -169,7 +169,7 @@ def _card(card: int, cores: Sequence[int], load: dict[int, tuple[CardProcess, ..
         chip=0,
         name=name,
         health=HEALTHY,
-        hbm_used_mb=min(total_mb, sum(process.memory_mb for process in processes.values())),
+        hbm_used_mb=min(total_mb, sum(process.memory_mb or 0 for process in processes.values())),
         hbm_total_mb=total_mb,
         processes=tuple(processes[pid] for pid in sorted(processes)),
     )

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import msgspec
 
 from anchormatrix.devices.nvidia_topology import parse_topology
-from anchormatrix.devices.text import HEALTHY, WARNING, Line, Source, source
-from anchormatrix.errors import InputError
+from anchormatrix.devices.text import HEALTHY, WARNING, Line, Listing, Source, beside, source
+from anchormatrix.devices.unread import first_free, joined, refuse_all_lost, unread_card
+from anchormatrix.errors import InputError, quoted_line
 from anchormatrix.hosts.base import Host
-from anchormatrix.records.host import Card, CardProcess, HostState
+from anchormatrix.records.host import NOT_STATED, Card, CardProcess, CardState, HostState
 
 __all__ = ["NvidiaDevice", "parse_gpus", "parse_processes", "parse_topology"]
 
@@ -32,12 +33,30 @@ _GPU_FIELDS = (
 GPUS = ("nvidia-smi", f"--query-gpu={','.join(_GPU_FIELDS)}", "--format=csv")
 PROCESSES = ("nvidia-smi", "--query-compute-apps=gpu_uuid,pid,used_memory,process_name", "--format=csv")
 
+_QUERY, _APPS = "nvidia-smi --query-gpu", "nvidia-smi --query-compute-apps"
 MIG = "MIG"
 _NEEDED = ("index", "uuid", "name", "memory.used", "memory.total")
 _PROCESS_COLUMNS = ("gpu_uuid", "pid", "used_gpu_memory", "process_name")
-_ABSENT = ("[N/A]", "N/A", "[Not Supported]", "[Not Found]", "[Insufficient Permissions]")
-_BROKEN = ("[Unknown Error]", "ERR!", "[GPU is lost]", "[GPU requires reset]")
-_UNIT = re.compile(r"^(.*?)\s*\[(MiB|W|%|C)\]$")
+_ABSENT = (
+    "",
+    "-",
+    "NA",
+    "[N/A]",
+    "N/A",
+    "Not Supported",
+    "[Not Supported]",
+    "[Not Found]",
+    "[Insufficient Permissions]",
+)
+_BROKEN = re.compile(r"\[?(Unknown Error|ERR!|GPU is lost.*|GPU requires reset)\]?", re.IGNORECASE)
+# a GPU off the bus, alone or beside the rows: NVIDIA/dcgm-exporter issue 604, cihlab/fics-cluster-guide issue 53 (no
+# blank before the bus id), JosephKJ/OWOD issue 81 (`GPU is lost. Reboot the system …`)
+_NO_HANDLE = re.compile(
+    r"Unable to de\w+ the device handle for GPU\s*(?:(\d{1,2}): )?\s*([0-9A-F]{3,8}:[0-9A-F:.]+): (.+)", re.IGNORECASE
+)
+_UNIT = re.compile(r"^(.*?)\s*\[(KiB|MiB|GiB|MB|GB|W|%|C)\]$")
+_MIB = {"KiB": 1 / 1024, "MiB": 1, "MB": 1, "GiB": 1024, "GB": 1024}  # the tool's MB and GB are powers of two
+_MEMORY = re.compile(r"(\d{1,12}(?:\.\d{1,3})?)\s*(KiB|MiB|MB|GiB|GB)?")
 
 
 @dataclass(frozen=True)
@@ -52,25 +71,26 @@ class _Gpu:
 def parse_gpus(text: str) -> tuple[Card, ...]:
     """Read ``nvidia-smi --query-gpu=… --format=csv`` with at least index, uuid, name and memory, ascending by index.
 
-    Health is ``Fault`` where the tool reports an error in place of a value, ``MIG`` for a GPU cut into instances (it
-    cannot be one card of a group), ``Warning`` after uncorrected memory errors, else ``OK``. Raises
-    :class:`InputError` naming the command and the line.
+    Health is ``MIG`` for a GPU cut into instances (it cannot be one card of a group), ``Warning`` after uncorrected
+    memory errors, else ``OK``. A GPU that the tool cannot read is ``Lost``, unusable with its reason. Raises
+    :class:`InputError` naming the command and the line when there is no header or no GPU at all.
     """
-    return tuple(gpu.card for gpu in _gpus(source(text, "nvidia-smi --query-gpu")))
+    return _with_processes(_gpus(source(text, _QUERY)), "").cards
 
 
 def parse_processes(text: str, uuids: Mapping[str, Card]) -> dict[str, tuple[CardProcess, ...]]:
     """Read ``nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,process_name --format=csv`` by GPU uuid.
 
     Where the tool cannot tell a process's memory (inside containers), all memory used on the card stands for it: an
-    upper bound, never 0. Raises :class:`InputError`.
+    upper bound, never 0, and unknown where the card's is. Raises :class:`InputError`.
     """
-    found = source(text, "nvidia-smi --query-compute-apps")
-    columns = tuple(_column(cell) for cell in found.lines[0].text.split(","))
-    if columns != _PROCESS_COLUMNS:
+    found = source(text, _APPS)
+    if not _is_process_header(found.lines[0]):
         raise found.error(found.lines[0], "is not the header of the processes", ", ".join(_PROCESS_COLUMNS))
     by_gpu: dict[str, list[CardProcess]] = {}
     for line in found.lines[1:]:
+        if _is_process_header(line):
+            continue
         cells = [cell.strip() for cell in line.text.split(",", 3)]  # a name may hold commas
         if len(cells) != 4:
             raise found.error(line, f"has {len(cells)} cells in", "4 cells")
@@ -79,18 +99,30 @@ def parse_processes(text: str, uuids: Mapping[str, Card]) -> dict[str, tuple[Car
         if not owners:
             raise found.error(line, "names a GPU that is not listed:", "a uuid of --query-gpu")
         for owner in owners:
-            used = uuids[owner].hbm_used_mb if memory in _ABSENT else _whole(found, line, memory, "used memory", "MiB")
-            by_gpu.setdefault(owner, []).append(CardProcess(found.number(line, pid, "pid"), name, used))
+            used = uuids[owner].hbm_used_mb if _is_absent(memory) else _mib(found, line, memory, "used memory")
+            process = CardProcess(found.number(line, pid, "pid"), name, used)
+            if process not in by_gpu.setdefault(owner, []):  # a second table repeats the first
+                by_gpu[owner].append(process)
     return {uuid: tuple(processes) for uuid, processes in by_gpu.items()}
 
 
-def parse_health(text: str) -> tuple[Card, ...]:
+def parse_health(text: str) -> Listing:
     """Read a file that holds the output of ``--query-gpu`` and, after it, that of ``--query-compute-apps``.
 
     The second may be missing; then no processes are known. Raises :class:`InputError`.
     """
     gpus_text, header, rest = text.partition("gpu_uuid")
-    return _with_processes(_gpus(source(gpus_text, "nvidia-smi --query-gpu")), header + rest)
+    listing = _with_processes(_gpus(source(gpus_text, _QUERY)), header + rest)
+    refuse_all_lost(listing.cards, _QUERY)
+    return listing
+
+
+@dataclass(frozen=True)
+class _Gpus:
+    """The GPUs of one output, and what the tool said beside its rows."""
+
+    found: tuple[_Gpu, ...]
+    notes: tuple[str, ...]
 
 
 class NvidiaDevice:
@@ -99,19 +131,19 @@ class NvidiaDevice:
     kind = "nvidia"
 
     def read(self, host: Host, *, timeout_s: float) -> HostState:
-        """Run ``nvidia-smi`` three times. Raises :class:`HostError` or :class:`InputError`."""
-        gpus = _gpus(source(host.run(GPUS, timeout_s=timeout_s).stdout, "nvidia-smi --query-gpu"))
-        cards = _with_processes(gpus, host.run(PROCESSES, timeout_s=timeout_s).stdout)
-        topology = parse_topology(host.run(TOPOLOGY, timeout_s=timeout_s).stdout)
-        listed = tuple(card.id for card in cards)
-        if listed != topology.cards:
-            raise InputError(
-                f"`nvidia-smi --query-gpu` lists cards {list(listed)}, `nvidia-smi topo -m` {list(topology.cards)}",
-                expected="both to list the same cards",
-                todo="a card may have dropped off the bus: look at both outputs on the host",
-            )
-        driver = gpus[0].driver
-        return HostState(topology, cards, (("driver", driver), ("tool", driver)))
+        """Run ``nvidia-smi`` three times. Raises :class:`HostError` or :class:`InputError`.
+
+        The tool ends with an error as soon as one GPU is lost; what it printed of the others counts all the same.
+        """
+        done = host.run(GPUS, timeout_s=timeout_s, check=False)
+        gpus = _gpus(source(done.stdout or done.stderr, _QUERY))
+        listing = _with_processes(gpus, host.run(PROCESSES, timeout_s=timeout_s, check=False).stdout)
+        refuse_all_lost(listing.cards, _QUERY)
+        matrix = host.run(TOPOLOGY, timeout_s=timeout_s, check=False)
+        topology = parse_topology(matrix.stdout or matrix.stderr)
+        cards = joined(listing.cards, topology, _QUERY, " ".join(TOPOLOGY))
+        driver = next((gpu.driver for gpu in gpus.found if gpu.card.state is not CardState.UNUSABLE), NOT_STATED)
+        return HostState(topology, cards, (("driver", driver), ("tool", driver)), listing.notes)
 
     def visible_env(self, cards: Sequence[int]) -> dict[str, str]:
         """``CUDA_VISIBLE_DEVICES``, with the order of ``nvidia-smi`` (that of the PCI bus) made CUDA's too."""
@@ -126,63 +158,121 @@ def _owners(uuid: str, cards: Mapping[str, Card]) -> list[str]:
     return named or [known for known, card in cards.items() if uuid.startswith("MIG-") and card.health == MIG]
 
 
-def _gpus(found: Source) -> tuple[_Gpu, ...]:
-    columns = [_column(cell) for cell in found.lines[0].text.split(",")]
-    missing = [name for name in _NEEDED if columns.count(name) != 1]
-    if missing:
-        raise found.error(found.lines[0], f"has no column {missing[0]} in", f"a header with {', '.join(_NEEDED)}")
-    gpus: dict[int, _Gpu] = {}
-    for line in found.lines[1:]:
+def _gpus(found: Source) -> _Gpus:
+    start, columns = _header(found)
+    rows: dict[int, list[_Gpu]] = {}
+    lost: list[str] = []
+    others: list[Line] = list(found.lines[:start])
+    for line in found.lines[start + 1 :]:
         cells = [cell.strip() for cell in line.text.split(",")]
+        no_handle = _NO_HANDLE.search(line.text)
+        if no_handle and no_handle[1]:
+            gpu = int(no_handle[1])
+            rows.setdefault(gpu, []).append(_lost(gpu, f"is lost: the tool says {quoted_line(no_handle[0])}"))
+        elif no_handle:
+            lost.append(f"is lost: the tool says {quoted_line(no_handle[0])}")
+        elif re.fullmatch(r"[0-9]{1,4}", cells[0]):
+            rows.setdefault(int(cells[0]), []).append(_read_row(found, line, columns, cells))
+        elif len(cells) == len(columns) and _BROKEN.fullmatch(cells[0]):
+            lost.append(f"is lost: the tool says {quoted_line(cells[0])} even for its index")
+        elif [_column(cell) for cell in cells] != columns:
+            others.append(line)
+    for reason in lost:  # its index is not told: the first that no other row has
+        rows.setdefault(card := first_free(rows), []).append(_lost(card, reason))
+    if not rows:
+        raise found.error(None, "lists no GPU", "a row per GPU")
+    gpus = [
+        same[0] if len(same) == 1 else _lost(card, f"is listed {len(same)} times")
+        for card, same in sorted(rows.items())
+    ]
+    uuids = [gpu.uuid for gpu in gpus if gpu.uuid]
+    once = [
+        _lost(gpu.card.id, f"has the uuid of another row: {gpu.uuid}") if uuids.count(gpu.uuid) > 1 else gpu
+        for gpu in gpus
+    ]
+    return _Gpus(tuple(once), beside(found.command, others))
+
+
+def _header(found: Source) -> tuple[int, list[str]]:
+    """The place and the columns of the header, which warnings of the driver may precede."""
+    for place, line in enumerate(found.lines):
+        columns = [_column(cell) for cell in line.text.split(",")]
+        if all(columns.count(name) == 1 for name in _NEEDED):
+            return place, columns
+    columns = [_column(cell) for cell in found.lines[0].text.split(",")]
+    missing = next(name for name in _NEEDED if columns.count(name) != 1)
+    raise found.error(found.lines[0], f"has no column {missing} in", f"a header with {', '.join(_NEEDED)}")
+
+
+def _lost(card: int, reason: str) -> _Gpu:
+    return _Gpu("", NOT_STATED, unread_card(card, reason))
+
+
+def _read_row(found: Source, line: Line, columns: Sequence[str], cells: Sequence[str]) -> _Gpu:
+    """The GPU of a row; a row that cannot be read is a lost card with its reason, and refuses no other."""
+    row = dict(zip(columns, cells, strict=False))
+    broken = next(((name, value) for name, value in row.items() if _BROKEN.fullmatch(value)), None)
+    if broken:
+        return _lost(int(cells[0]), f"is lost: the tool says {quoted_line(broken[1])} for {broken[0]}")
+    try:
         if len(cells) != len(columns):
             raise found.error(line, f"has {len(cells)} cells in", f"{len(columns)} cells")
-        gpu = _gpu(found, line, dict(zip(columns, cells, strict=True)))
-        if gpu.card.id in gpus or gpu.uuid in {other.uuid for other in gpus.values()}:
-            raise found.error(line, f"lists GPU {gpu.card.id} a second time:")
-        gpus[gpu.card.id] = gpu
-    if not gpus:
-        raise found.error(None, "lists no GPU", "a row per GPU")
-    return tuple(gpu for _, gpu in sorted(gpus.items()))
+        return _gpu(found, line, row)
+    except InputError as error:
+        return _lost(int(cells[0]), f"cannot be read: its row {error.what}")
 
 
 def _gpu(found: Source, line: Line, row: Mapping[str, str]) -> _Gpu:
     index = found.number(line, row["index"], "index")
-    if not row["name"] or not re.fullmatch(r"GPU-[0-9a-f-]{8,40}", row["uuid"]):
-        raise found.error(line, "has no name or uuid in", "GPU-xxxxxxxx-…")
-    broken = any(value in _BROKEN for value in row.values())
-    used, total = 0, 0
-    if not broken:
-        used = _whole(found, line, row["memory.used"], "memory.used", "MiB")
-        total = _whole(found, line, row["memory.total"], "memory.total", "MiB")
-        if not 0 < total >= used:
-            raise found.error(line, f"uses {used} of {total} MiB in", "used memory within a total above 0")
+    if not row["name"] or not row["name"].isprintable() or "\ufffd" in row["name"] or _is_absent(row["name"]):
+        raise found.error(line, "has no name in", "the model of the GPU")
+    if not re.fullmatch(r"GPU-[0-9a-f-]{8,40}", row["uuid"]):
+        raise found.error(line, "has no uuid in", "GPU-xxxxxxxx-…")
+    used, total = (
+        None if _is_absent(row[name]) else _mib(found, line, row[name], name)
+        for name in ("memory.used", "memory.total")
+    )
+    if total == 0 or (used is not None and total is not None and used > total):
+        raise found.error(line, f"uses {used} of {total} MiB in", "used memory within a total above 0")
+    health = _health(found, line, row)
+    unknown = " and ".join(name for name, value in (("memory.used", used), ("memory.total", total)) if value is None)
+    state, reason = (CardState.PARTLY, f"does not tell {unknown}") if unknown else (CardState.KNOWN, "")
+    if health == MIG:
+        state, reason = CardState.UNUSABLE, "is cut into MIG instances"
     card = Card(
         id=index,
         npu=index,
         chip=0,
         name=row["name"],
-        health="Fault" if broken else _health(found, line, row),
+        health=health,
         hbm_used_mb=used,
         hbm_total_mb=total,
         temperature_c=_reading(found, line, row.get("temperature.gpu", "N/A"), "temperature.gpu"),
         power_w=_reading(found, line, row.get("power.draw", "N/A"), "power.draw"),
+        state=state,
+        reason=reason,
     )
-    return _Gpu(row["uuid"], row.get("driver_version", "not stated"), card)
+    return _Gpu(row["uuid"], row.get("driver_version", NOT_STATED), card)
 
 
 def _health(found: Source, line: Line, row: Mapping[str, str]) -> str:
     mig, errors = row.get("mig.mode.current", "[N/A]"), row.get("ecc.errors.uncorrected.volatile.total", "[N/A]")
-    if mig not in ("Enabled", "Disabled", *_ABSENT):
+    if mig not in ("Enabled", "Disabled") and not _is_absent(mig):
         raise found.error(line, f"mig.mode.current is {mig!r} in", "Enabled, Disabled or [N/A]")
     if mig == "Enabled":
         return MIG
-    bad = errors not in _ABSENT and found.number(line, errors, "ecc errors") > 0
+    bad = not _is_absent(errors) and found.number(line, errors, "ecc errors") > 0
     return WARNING if bad else HEALTHY
 
 
-def _with_processes(gpus: Sequence[_Gpu], text: str) -> tuple[Card, ...]:
-    by_uuid = parse_processes(text, {gpu.uuid: gpu.card for gpu in gpus}) if text.strip() else {}
-    return tuple(msgspec.structs.replace(gpu.card, processes=by_uuid.get(gpu.uuid, ())) for gpu in gpus)
+def _with_processes(gpus: _Gpus, text: str) -> Listing:
+    by_uuid = parse_processes(text, {gpu.uuid: gpu.card for gpu in gpus.found if gpu.uuid}) if text.strip() else {}
+    cards = (msgspec.structs.replace(gpu.card, processes=by_uuid.get(gpu.uuid, ())) for gpu in gpus.found)
+    return Listing(tuple(cards), gpus.notes)
+
+
+def _is_process_header(line: Line) -> bool:
+    return tuple(_column(cell) for cell in line.text.split(",")) == _PROCESS_COLUMNS
 
 
 def _column(cell: str) -> str:
@@ -191,11 +281,18 @@ def _column(cell: str) -> str:
     return match[1] if match else clean
 
 
-def _whole(found: Source, line: Line, cell: str, what: str, unit: str) -> int:
-    return found.number(line, cell.removesuffix(unit).strip(), what)
+def _is_absent(cell: str) -> bool:
+    return cell in _ABSENT
+
+
+def _mib(found: Source, line: Line, cell: str, what: str) -> int:
+    match = _MEMORY.fullmatch(cell)
+    if not match:
+        raise found.error(line, f"{what} is {quoted_line(cell)} in", "a number of MiB")
+    return round(float(match[1]) * _MIB[match[2] or "MiB"])
 
 
 def _reading(found: Source, line: Line, cell: str, what: str) -> float | None:
-    if cell in _BROKEN or cell in _ABSENT:
+    if _is_absent(cell):
         return None
     return found.reading(line, re.sub(r"\s*[WC]$", "", cell), what)

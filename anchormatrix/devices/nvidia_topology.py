@@ -8,6 +8,7 @@ from anchormatrix.devices.text import Line, Source, source
 from anchormatrix.records.host import SELF, Topology
 
 COMMAND = "nvidia-smi topo -m"
+UNKNOWN = "NA"
 _GPU = re.compile(r"GPU(\d{1,3})")
 _LINK = re.compile(r"X|SYS|NODE|PHB|PXB|PIX|NV[1-9]\d?")
 
@@ -18,6 +19,9 @@ def parse_topology(text: str) -> Topology:
     Raises :class:`InputError` naming the command and the line for anything else than a whole matrix.
     """
     found = source(text, COMMAND)
+    # warnings of the driver may come first
+    start = next((i for i, line in enumerate(found.lines) if _GPU.match(line.text.strip())), 0)
+    found = Source(COMMAND, found.lines[start:])
     ids, columns = _header(found, found.lines[0])
     rows: dict[int, tuple[Line, list[str]]] = {}
     for line in found.lines[1:]:
@@ -30,9 +34,12 @@ def parse_topology(text: str) -> Topology:
             if card not in ids or card in rows:
                 raise found.error(line, "is not a row of the header's cards, or comes twice:", f"GPU{ids[0]} …")
             rows[card] = line, _links(found, line, cells[1:], ids.index(card), len(ids), columns)
-    if len(rows) != len(ids):
-        missing = next(card for card in ids if card not in rows)
-        raise found.error(None, f"has no row for GPU{missing}", "a row per GPU of the header")
+    if not rows:
+        raise found.error(None, f"has no row for GPU{ids[0]}", "a row per GPU of the header")
+    for card in [card for card in ids if card not in rows]:  # its links are those of its column
+        place = ids.index(card)
+        links = [SELF if other == card else rows[other][1][place] if other in rows else UNKNOWN for other in ids]
+        rows[card] = found.lines[0], links
     for card, (line, links) in rows.items():
         for other, link in zip(ids, links, strict=True):
             back = rows[other][1][ids.index(card)]

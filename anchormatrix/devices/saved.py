@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 from anchormatrix.devices import ascend, nvidia
+from anchormatrix.devices.text import Listing
 from anchormatrix.errors import InputError, quoted_line
-from anchormatrix.records.host import Card, Topology
+from anchormatrix.records.host import Topology
 
 _LARGEST_BYTES = 4 * 2**20
 _ASCEND_TOPOLOGY = re.compile(r"^\s*(NPU|Phy-ID)\d", re.MULTILINE)
@@ -32,8 +33,8 @@ def saved_topology(path: Path) -> Topology:
         raise _in_file(path, error) from None
 
 
-def saved_cards(path: Path) -> tuple[Card, ...]:
-    """The cards in a file written by ``npu-smi info`` or ``nvidia-smi --query-gpu=… --format=csv``.
+def saved_listing(path: Path) -> Listing:
+    """Cards and the tool's further words in a file of ``npu-smi info`` or ``nvidia-smi --query-gpu=… --format=csv``.
 
     The latter may be followed by the output of ``--query-compute-apps``. Raises :class:`InputError` naming the file,
     the command and the line.
@@ -41,7 +42,7 @@ def saved_cards(path: Path) -> tuple[Card, ...]:
     text = _text(path)
     try:
         if _ASCEND_INFO.search(text):
-            return ascend.parse_info(text)
+            return ascend.read_info(text)
         if _NVIDIA_QUERY.search(text):
             return nvidia.parse_health(text)
         raise _unknown(text, "`npu-smi info` or `nvidia-smi --query-gpu=index,uuid,name,… --format=csv`")

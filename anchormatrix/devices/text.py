@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from anchormatrix.errors import InputError, quoted_line
+from anchormatrix.records.host import Card
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _LIMIT = 4_000_000
@@ -58,6 +60,21 @@ class Source:
         return float(text)
 
 
+@dataclass(frozen=True)
+class Listing:
+    """The cards that a tool lists, and what it said beside its table."""
+
+    cards: tuple[Card, ...]
+    notes: tuple[str, ...] = ()
+
+
+def beside(command: str, lines: Sequence[Line]) -> tuple[str, ...]:
+    """A note for lines that are no part of a table: their number and the first of them."""
+    if not lines:
+        return ()
+    return (f"`{command}` says beside its table, in {len(lines)} lines: {quoted_line(lines[0].text.strip())}",)
+
+
 def source(text: str, command: str) -> Source:
     """Split a command's output into its non-blank lines.
 
@@ -86,3 +103,18 @@ def _clean_lines(text: str) -> Iterator[tuple[int, str]]:
 def known_health(word: str) -> str:
     """A health word in the vocabulary OK, Warning, Alarm, Critical, Fault; any other word is returned as it is."""
     return next((known for known in _WORST_FIRST if known.lower() == word.lower()), word)
+
+
+def aligned(heading: Line, line: Line) -> list[str] | None:
+    """Cells cut at a header's columns, so that a name may hold a ``|``; ``None`` when the line is not aligned."""
+    header, text = heading.text.strip(), line.text.strip()
+    bars = [i for i, char in enumerate(header) if char == "|"]
+    if len(text) != len(header) or any(text[i] != "|" for i in bars):
+        return None
+    return [text[a + 1 : b].strip() for a, b in pairwise(bars)]
+
+
+def two(cell: str) -> tuple[str, str]:
+    """The first word of a cell, and the rest."""
+    first, _, rest = cell.partition(" ")
+    return first, rest.strip()

@@ -10,12 +10,11 @@ from anchormatrix.errors import BusyError, ContractError, HostError, InputError
 from anchormatrix.hosts.base import Host
 from anchormatrix.planning.groups import show
 from anchormatrix.records.contract import Contract
-from anchormatrix.records.host import Card, HostState
+from anchormatrix.records.host import Card, CardState, HostState, mb
 from anchormatrix.records.session import SeenCard, SeenCards, SeenProcess
 from anchormatrix.records.settings.values import OnBusy
 from anchormatrix.records.settings.whole import Settings
 
-_FIT = ("OK", "WARNING")
 _LOOK_AGAIN_S = 2.0
 _ROOM_KB = 1024
 
@@ -74,7 +73,7 @@ def changed(contract: Contract, state: HostState) -> list[str]:
 def unfit(cards: Iterable[int], state: HostState) -> list[str]:
     """Cards whose health forbids measuring on them, as phrases; a warning is for the smoke to confirm."""
     readings = [_card(state, card) for card in cards]
-    return [f"card {card.id} says {card.health}" for card in readings if card.health.upper() not in _FIT]
+    return [f"card {card.id} {card.reason}" for card in readings if card.state is CardState.UNUSABLE]
 
 
 def warned(cards: Iterable[int], state: HostState) -> tuple[int, ...]:
@@ -91,8 +90,8 @@ def tenants(cards: Iterable[int], state: HostState, own: Iterable[int], static_m
     for card in (_card(state, card_id) for card_id in cards):
         foreign = [process for process in card.processes if process.pid not in ours]
         for process in foreign:
-            found.append(f"{process.name or 'unnamed'} (pid {process.pid}, {process.memory_mb} MB) on card {card.id}")
-        if not card.processes and card.hbm_used_mb > static_memory_mb:
+            found.append(f"{process.name or 'unnamed'} (pid {process.pid}, {mb(process.memory_mb)}) on card {card.id}")
+        if not card.processes and card.hbm_used_mb is not None and card.hbm_used_mb > static_memory_mb:
             found.append(f"{card.hbm_used_mb} MB on card {card.id} of a process that is not visible here")
     return found
 

@@ -13,11 +13,10 @@ from itertools import combinations
 from math import comb
 
 from anchormatrix.records.contract import GroupCondition, RejectedGroup
-from anchormatrix.records.host import Card, HostState, Topology
+from anchormatrix.records.host import Card, CardState, HostState, Topology
 from anchormatrix.records.settings.policies import GroupsSettings, HealthSettings
 from anchormatrix.records.settings.values import OnBusy
 
-REJECTED_HEALTH = ("ALARM", "CRITICAL", "FAULT")
 _LIST_ALL_UP_TO = 100
 SECOND_BEST = "not one interconnect domain, bandwidth second-best"
 
@@ -64,12 +63,13 @@ def resolve_groups(
     """Return the fit groups of every size, best first, and every rejected group with its reason.
 
     Preference: the current contract's group (so that anchors are not lost by hopping between equal groups), then
-    healthy, idle, whole-domain, lowest index. With ``on_busy: wait`` an occupied group is used when none is idle.
+    healthy, idle, of one model, whole-domain, lowest index.
+    With ``on_busy: wait`` an occupied group is used when none is idle.
     """
     candidates: dict[int, tuple[Candidate, ...]] = {}
     rejected: list[RejectedGroup] = []
     for size in sizes:
-        legal, illegal = _legal_groups(state.topology, size, groups)
+        legal, illegal = _legal_groups(state, size, groups)
         rejected += illegal
         fit: list[tuple[tuple[bool | int, ...], Candidate]] = []
         for cards in legal:
@@ -93,25 +93,40 @@ def tenants(card: Card, static_memory_mb: int) -> str:
     if card.processes:
         named = [f"{process.name or 'unnamed'} (pid {process.pid})" for process in card.processes]
         return f"{', '.join(named[:3])} on card {card.id}"
-    if card.hbm_used_mb > static_memory_mb:
+    if card.hbm_used_mb is not None and card.hbm_used_mb > static_memory_mb:
         return f"{card.hbm_used_mb} MB used on card {card.id} by a process that is not visible here"
     return ""
 
 
+def models_of(state: HostState, cards: Iterable[int]) -> tuple[str, ...]:
+    """The models of the cards that can be used, each once."""
+    return tuple(sorted({card.name for card in map(state.card, cards) if card.state is not CardState.UNUSABLE}))
+
+
+def _mixed(state: HostState, cards: Iterable[int]) -> str:
+    """The models of a group that has several, in words; empty for a group of one."""
+    models = models_of(state, cards)
+    return f"mixes models {' and '.join(models)}" if len(models) > 1 else ""
+
+
 def _legal_groups(
-    topology: Topology, size: int, groups: GroupsSettings
+    state: HostState, size: int, groups: GroupsSettings
 ) -> tuple[list[tuple[int, ...]], list[RejectedGroup]]:
+    topology = state.topology
     cards = topology.cards
     if size > len(cards):
         return [], [RejectedGroup(size, (), f"the host shows {len(cards)} cards")]
     pinned = tuple(sorted(groups.pinned.get(size, ())))
     legal: list[tuple[int, ...]] = []
     rejected: list[RejectedGroup] = []
-    listed = _groups_to_judge(topology, size)
+    listed = _groups_to_judge(state, size)
     for group in listed:
-        reason = _illegal(topology, group)
+        reason = _illegal(state, group)
         if reason and groups.allow_cross_domain and pinned == group:
             reason = ""
+        mixed = _mixed(state, group)
+        if not reason and mixed and not groups.allow_mixed_models:
+            reason = f"{mixed}: groups.allow_mixed_models is off"
         if not reason and pinned and group != pinned:
             reason = f"groups.pinned asks for {show(pinned)}"
         if reason:
@@ -119,7 +134,8 @@ def _legal_groups(
         else:
             legal.append(group)
     if not legal and groups.allow_cross_domain and not pinned:
-        legal, rejected = _second_best(size, listed, rejected)
+        one_model = [group for group in listed if groups.allow_mixed_models or not _mixed(state, group)]
+        legal, rejected = _second_best(size, one_model, rejected)
     unlisted = comb(len(cards), size) - len(listed)
     if unlisted > 0:
         rejected.append(
@@ -128,18 +144,34 @@ def _legal_groups(
     return legal, rejected
 
 
-def _groups_to_judge(topology: Topology, size: int) -> list[tuple[int, ...]]:
-    """Every set of cards where that is a readable list; on larger boards every run of neighbours and whole domain."""
+def _groups_to_judge(state: HostState, size: int) -> list[tuple[int, ...]]:
+    """Every set of cards where that is a readable list; on larger boards every run of neighbours and whole domain.
+
+    Where models are mixed, neighbours are those of one model in one domain, too.
+    """
+    topology = state.topology
     cards = topology.cards
     if comb(len(cards), size) <= _LIST_ALL_UP_TO:
         return list(combinations(cards, size))
     runs = {cards[start : start + size] for start in range(len(cards) - size + 1)}
     runs |= {domain for domain in topology.domains if len(domain) == size}
+    for alike in {_alike(state, card) for card in cards if len(models_of(state, cards)) > 1}:
+        runs |= {alike[start : start + size] for start in range(len(alike) - size + 1)}
     return sorted(runs)
 
 
-def _illegal(topology: Topology, group: tuple[int, ...]) -> str:
-    """Why the links forbid a group; empty when it is legal."""
+def _alike(state: HostState, card: int) -> tuple[int, ...]:
+    """The cards of a card's domain that have its model."""
+    model = state.card(card).name
+    return tuple(other for other in state.topology.domain_of(card) if state.card(other).name == model)
+
+
+def _illegal(state: HostState, group: tuple[int, ...]) -> str:
+    """Why the links forbid a group; empty when it is legal.
+
+    In a domain of several models, a group of one is aligned among the cards of that model.
+    """
+    topology = state.topology
     if group == topology.cards or len(group) == 1:
         return ""
     domain = topology.domain_of(group[0])
@@ -152,6 +184,11 @@ def _illegal(topology: Topology, group: tuple[int, ...]) -> str:
         return f"crosses pairs: {group[0]} and {group[1]} are not the two dies of one board"
     if group == domain or (group[0] % size == 0 and group[-1] - group[0] == size - 1):
         return ""
+    alike = _alike(state, group[0])
+    if _mixed(state, domain) and set(group) <= set(alike):
+        place = alike.index(group[0])
+        if group == alike[place : place + size] and (group == alike or place % size == 0):
+            return ""
     return f"crosses pairs: not an aligned block of {size} in domain {show(domain)}"
 
 
@@ -170,11 +207,8 @@ def _second_best(
 def _unfit(state: HostState, cards: tuple[int, ...], health: HealthSettings) -> str:
     for card_id in cards:
         card = state.card(card_id)
-        word = card.health.upper()
-        if word in REJECTED_HEALTH:
-            return f"card {card_id} says {card.health}"
-        if word not in ("OK", "WARNING"):
-            return f"card {card_id} says {card.health!r}, which is not a known state of health"
+        if card.state is CardState.UNUSABLE:
+            return f"card {card_id} {card.reason}"
         tenant = tenants(card, health.static_memory_mb)
         if tenant and health.on_busy != OnBusy.WAIT:
             return f"occupied: {tenant}"
@@ -200,9 +234,12 @@ def _ranked(
     words = ["all cards"] if cards == topology.cards else ["whole domain" if whole else "aligned block of one domain"]
     if size > 1 and not one_domain:
         words += [f"crosses domains over {'+'.join(topology.group_links(cards))}", SECOND_BEST]
+    mixed = _mixed(state, cards)
+    words += [mixed] if mixed else []
     words += ["current contract's group"] if cards == current else []
     words += [f"card {show(warned)} in Warning: counts only after the smoke"] if warned else []
+    words += [f"card {card} {state.card(card).reason}" for card in cards if state.card(card).state is CardState.PARTLY]
     words += [f"occupied: {busy[0]}"] if busy else []
     condition = GroupCondition.BUSY if busy else GroupCondition.WARNING if warned else GroupCondition.FIT
-    order = (bool(busy), cards != current, bool(warned), not whole, cards[0])
+    order = (bool(busy), bool(mixed), cards != current, bool(warned), not whole, cards[0])
     return order, Candidate(cards, ", ".join(words), one_domain, condition)

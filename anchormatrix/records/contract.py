@@ -63,6 +63,12 @@ class Contract(Record, frozen=True, kw_only=True):
         msgspec.structs.force_setattr(self, "link_class", links or "single")
 
     @property
+    def mixed_models(self) -> str:
+        """That the group holds cards of several models, in words; empty for a group of one."""
+        models = self.device_model.split("+")
+        return f"mixes models {' and '.join(models)}" if len(models) > 1 else ""
+
+    @property
     def facts(self) -> dict[str, Any]:
         """What is fixed, by name: all that the identity rests on and nothing else."""
         return {name: getattr(self, name) for name in FACTS}

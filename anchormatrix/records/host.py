@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import combinations
 from typing import Annotated
 
@@ -23,6 +24,11 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 def is_fast(link: str) -> bool:
     """Whether a link belongs to the fast fabric: UB, HCCS, HCCS_SW, SIO, NVLink, or one core complex of a CPU host."""
     return bool(_FAST.match(link))
+
+
+def mb(value: int | None) -> str:
+    """An amount of memory in words, which the vendor's tool may not tell."""
+    return "memory not told" if value is None else f"{value} MB"
 
 
 class Topology(FileRecord, frozen=True):
@@ -97,13 +103,26 @@ class CardProcess(Record, frozen=True):
 
     pid: Count
     name: str
-    memory_mb: Count
+    memory_mb: Count | None
+
+
+class CardState(StrEnum):
+    """How much is known of a card: whether it may be used at all, and whether a fact of it is missing."""
+
+    KNOWN = "known"
+    PARTLY = "partly known"
+    UNUSABLE = "unusable"
+
+
+_FIT = ("OK", "WARNING")
+_UNFIT = ("ALARM", "CRITICAL", "FAULT")
 
 
 class Card(Record, frozen=True, kw_only=True):
     """What the vendor's tool says of one card. ``id`` is the id used in the topology and for visible devices.
 
-    ``health`` is the vendor's own word. Every process that a probe sees is somebody else's.
+    ``health`` is the vendor's own word. Every process that a probe sees is somebody else's. Memory that the tool does
+    not tell is ``None``. ``reason`` goes on where "card 3 …" starts: what is not known, or why it cannot be used.
     """
 
     id: Count
@@ -111,11 +130,22 @@ class Card(Record, frozen=True, kw_only=True):
     chip: Count
     name: str
     health: str
-    hbm_used_mb: Count
-    hbm_total_mb: Count
+    hbm_used_mb: Count | None
+    hbm_total_mb: Count | None
     temperature_c: float | None = None
     power_w: float | None = None
     processes: tuple[CardProcess, ...] = ()
+    state: CardState = CardState.KNOWN
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        word = self.health.upper()
+        if self.state is CardState.UNUSABLE or word in _FIT:
+            return
+        known = word in _UNFIT
+        reason = f"says {self.health}" if known else f"says {self.health!r}, which is not a known state of health"
+        msgspec.structs.force_setattr(self, "state", CardState.UNUSABLE)
+        msgspec.structs.force_setattr(self, "reason", reason)
 
 
 class Stack(Record, frozen=True):
@@ -128,10 +158,14 @@ class Stack(Record, frozen=True):
 
 
 class HostHealth(FileRecord, frozen=True, kw_only=True):
-    """``health.json``: health, memory and processes of every card, and the software versions read with them."""
+    """``health.json``: health, memory and processes of every card, and the software versions read with them.
+
+    ``notes`` are what the vendor's tool said beside its tables.
+    """
 
     cards: tuple[Card, ...]
     versions: Stack = Stack()
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         ids = [card.id for card in self.cards]
@@ -140,17 +174,18 @@ class HostHealth(FileRecord, frozen=True, kw_only=True):
 
     def memory_gb(self, cards: Sequence[int]) -> float | None:
         """The memory of the smallest of some cards in GB (10⁹ bytes); None when one of them is not known."""
-        known = [card.hbm_total_mb for card in self.cards if card.id in cards and card.hbm_total_mb > 0]
+        known = [card.hbm_total_mb for card in self.cards if card.id in cards and card.hbm_total_mb]
         return min(known) * 2**20 / 1e9 if len(known) == len(cards) else None
 
 
 @dataclass(frozen=True)
 class HostState:
-    """Cards and links of a host at one moment, and the vendor's versions: ``driver`` and ``tool``."""
+    """Cards and links of a host at one moment, the vendor's versions (``driver`` and ``tool``) and further words."""
 
     topology: Topology
     cards: tuple[Card, ...]
     versions: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
 
     def card(self, card_id: int) -> Card:
         """Return the reading of one card; raises :class:`InputError` when the tool did not list it."""
@@ -172,4 +207,4 @@ class HostProbe:
     @property
     def health(self) -> HostHealth:
         """The reading as ``health.json`` holds it."""
-        return HostHealth(cards=self.state.cards, versions=self.stack)
+        return HostHealth(cards=self.state.cards, versions=self.stack, notes=self.state.notes)

@@ -203,7 +203,7 @@ class SeenProcess(Record, frozen=True):
 
     pid: int
     name: str
-    memory_mb: int
+    memory_mb: int | None
 
 
 class SeenCard(Record, frozen=True):
@@ -211,7 +211,7 @@ class SeenCard(Record, frozen=True):
 
     id: int
     health: str
-    hbm_used_mb: int
+    hbm_used_mb: int | None
     temperature_c: float | None
     power_w: float | None
     processes: tuple[SeenProcess, ...]

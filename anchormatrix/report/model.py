@@ -173,8 +173,8 @@ def _passed(measured: Measured) -> bool:
 
 
 def group_note(contract: Contract) -> str:
-    """What every row measured on a group carries because of its links."""
-    return "" if contract.one_domain else SECOND_BEST
+    """What every row measured on a group carries because of its links and the models of its cards."""
+    return "; ".join(filter(None, ("" if contract.one_domain else SECOND_BEST, contract.mixed_models)))
 
 
 def fixed_facts(contract: Contract) -> tuple[tuple[str, str], ...]:

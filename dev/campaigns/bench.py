@@ -25,7 +25,7 @@ from virtualhost.server.serving import ServingSession
 from virtualhost.tools.npu_smi import answer
 
 HEALTH = HealthSettings(static_memory_mb=8192, on_busy=OnBusy.SKIP, busy_wait_s=0, contaminated_tries=2)
-GROUPS = GroupsSettings(allow_cross_domain=False, pinned={})
+GROUPS = GroupsSettings(allow_cross_domain=False, allow_mixed_models=False, pinned={})
 TIERS = {"few": FEW, "anchor": ANCHOR}
 SMOKE = SmokeSettings(steps=4, residue_factor=5, straggler_pct=10, first_step_pct=30, slope_pct=10, expected_step_s={})
 

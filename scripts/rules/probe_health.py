@@ -14,19 +14,20 @@ from anchormatrix.cli.command import run
 from anchormatrix.cli.probing import probing_parser, tell
 from anchormatrix.config.merge import load_settings
 from anchormatrix.devices.probe import probe_host
-from anchormatrix.devices.saved import saved_cards
+from anchormatrix.devices.saved import saved_listing
 from anchormatrix.store.codec import plain, record_text
 from anchormatrix.store.files import json_text
 
-_PRINTED = ("id", "npu", "chip", "name", "health", "hbm_used_mb", "hbm_total_mb", "processes")
+_PRINTED = ("id", "npu", "chip", "name", "health", "hbm_used_mb", "hbm_total_mb", "processes", "state", "reason")
 
 
 def main() -> int:
     """Parse, read, print or write."""
     args = probing_parser(__doc__).parse_args()
     if args.from_file:
-        listed = [plain(card) for card in saved_cards(args.from_file)]
-        text = json_text({"cards": [{key: card[key] for key in _PRINTED} for card in listed]})
+        listing = saved_listing(args.from_file)
+        cards = [{key: plain(card)[key] for key in _PRINTED} for card in listing.cards]
+        text = json_text({"cards": cards, "notes": listing.notes})
     else:
         text = record_text(probe_host(load_settings(args.config)).health)
     tell(text, args.out)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from anchormatrix.devices.nvidia import NvidiaDevice, parse_gpus, parse_health, parse_processes, parse_topology
 from anchormatrix.errors import InputError
 from anchormatrix.hosts.base import Completed
-from anchormatrix.records.host import CardProcess
+from anchormatrix.records.host import CardProcess, CardState
 
 CAPTURES = Path(__file__).resolve().parents[3] / "shared" / "captures" / "nvidia"
 FIRST, SECOND = "GPU-6ee4a5be-0000-1111-2222-333344445555", "GPU-0b1c2d3e-0000-1111-2222-333344445555"
@@ -69,7 +69,7 @@ def test_a_matrix_printed_with_blanks_reads_alike():
     [
         ("", "is empty"),
         ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", "is not the header"),
-        (TWO_GPUS[: TWO_GPUS.index("GPU1\tNV4")], "has no row for GPU1"),
+        (TWO_GPUS[: TWO_GPUS.index("GPU0\t X")], "has no row for GPU0"),
         (TWO_GPUS.replace("GPU1\tNV4", "GPU1\tNV6"), "says NV4 to GPU1, which says NV6 back"),
         (TWO_GPUS.replace("GPU0\t X \tNV4", "GPU0\tNV4\t X "), "cell 1 is 'NV4' in"),
         (TWO_GPUS.replace("GPU0\t X \tNV4", "GPU0\t X \tQQ"), "cell 2 is 'QQ' in"),
@@ -100,27 +100,28 @@ def test_a_gpu_cut_into_instances_is_no_card_of_a_group():
     assert [card.health for card in parse_gpus(MIG_GPUS)] == ["MIG", "OK"]
 
 
-def test_memory_errors_are_a_warning_and_an_error_in_place_of_a_value_a_fault():
+def test_memory_errors_are_a_warning_and_an_error_in_place_of_a_value_a_lost_card():
     assert parse_gpus(GPUS.replace("Disabled, 0\n", "Disabled, 2\n", 1))[0].health == "Warning"
     assert parse_gpus(GPUS.replace("Disabled, 0\n", "[N/A], [N/A]\n", 1))[0].health == "OK"
     broken = parse_gpus(GPUS.replace("3 MiB, 81920 MiB, 34", "[Unknown Error], 81920 MiB, ERR!"))[0]
-    assert (broken.health, broken.hbm_total_mb, broken.temperature_c) == ("Fault", 0, None)
+    assert (broken.health, broken.hbm_total_mb, broken.temperature_c) == ("Lost", None, None)
+    assert broken.state is CardState.UNUSABLE
 
 
 def test_processes_belong_to_their_gpu_and_unknown_memory_is_never_zero():
-    cards = parse_health(GPUS + PROCESSES)
+    cards = parse_health(GPUS + PROCESSES).cards
     assert cards[0].processes == ()
     assert cards[1].processes == (
         CardProcess(4711, "/usr/bin/python3 -c a, b", 40000),
         CardProcess(4712, "worker", 40013),
     )
-    assert parse_health(GPUS) == parse_gpus(GPUS)
+    assert parse_health(GPUS).cards == parse_gpus(GPUS)
 
 
 @pytest.mark.parametrize("uuid", [f"MIG-{FIRST}/1/0", "MIG-41b3f9e0-5a8e-5f1e-9d7e-1c2d3e4f5a6b"])
 def test_a_process_in_an_instance_belongs_to_the_gpu_that_is_cut(uuid: str):
     text = f"gpu_uuid, pid, used_gpu_memory [MiB], process_name\n{uuid}, 7, 100 MiB, python\n"
-    cards = parse_health(MIG_GPUS + text)
+    cards = parse_health(MIG_GPUS + text).cards
     assert cards[0].processes == (CardProcess(7, "python", 100),)
     assert cards[1].processes == ()
 
@@ -131,12 +132,6 @@ def test_a_process_in_an_instance_belongs_to_the_gpu_that_is_cut(uuid: str):
         ("", "is empty"),
         ("No devices were found", "has no column index"),
         (GPUS.splitlines()[0], "lists no GPU"),
-        (GPUS.replace("40013 MiB", "40013 Mi"), "memory.used is «40013 Mi» in"),
-        (GPUS.replace("40013 MiB", "90013 MiB"), "uses 90013 of 81920"),
-        (GPUS.replace(SECOND, FIRST), "GPU 1 a second time"),
-        (GPUS.replace(", 201.10 W", ""), "has 9 cells in"),
-        (GPUS.replace(FIRST, "Unable to determine"), "has no name or uuid in"),
-        (GPUS.replace("Disabled", "Perhaps"), "mig.mode.current is 'Perhaps'"),
     ],
 )
 def test_a_damaged_listing_is_an_error_that_names_the_command_and_the_line(text: str, says: str):
@@ -144,6 +139,73 @@ def test_a_damaged_listing_is_an_error_that_names_the_command_and_the_line(text:
         parse_gpus(text)
     assert "output of `nvidia-smi --query-gpu`" in str(caught.value)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (GPUS.replace("40013 MiB", "40013 Mi"), "memory.used is «40013 Mi» in"),
+        (GPUS.replace("40013 MiB", "90013 MiB"), "uses 90013 of 81920"),
+        (GPUS.replace(SECOND, FIRST), "has the uuid of another row"),
+        (GPUS.replace(", 201.10 W", ""), "has 9 cells in"),
+        (GPUS.replace(FIRST, "Unable to determine"), "has no uuid in"),
+        (GPUS.replace("Disabled", "Perhaps"), "mig.mode.current is 'Perhaps'"),
+        (GPUS.replace("1, GPU-0b", "0, GPU-0b"), "is listed 2 times"),
+        (GPUS.replace(GPUS.splitlines()[2], f"1, {SECOND}, NVIDIA"), "has 3 cells in"),
+        (GPUS.replace(GPUS.splitlines()[2], ", ".join(["[GPU is lost]"] * 10)), "is lost"),
+        (GPUS.replace(GPUS.splitlines()[2], "1, " + ", ".join(["[Unknown Error]"] * 9)), "«[Unknown Error]» for uuid"),
+        (GPUS.replace("201.10 W", "ERR!"), "«ERR!» for power.draw"),
+        (
+            GPUS.replace(
+                GPUS.splitlines()[2], "Unable to determine the device handle for GPU0000:41:00.0: Unknown Error"
+            ),
+            "is lost: the tool says «Unable to determine",
+        ),
+        (GPUS.replace("A100-SXM4-80GB, 550.54.15, 40013", "A\ufffd\ufffd, 550.54.15, 40013"), "has no name in"),
+    ],
+)
+def test_a_gpu_that_cannot_be_read_is_named_and_refuses_no_other(text: str, says: str):
+    cards = parse_gpus(text)
+    unusable = [card for card in cards if card.state is CardState.UNUSABLE]
+    assert says in unusable[-1].reason
+    assert [card.id for card in cards] in ([0, 1], [0])
+    if "a second time" not in says and "Perhaps" not in says and len(unusable) == 1:
+        assert sum(card.state is CardState.KNOWN for card in cards) == len(cards) - 1
+
+
+@pytest.mark.parametrize("absent", ["[N/A]", "[Not Supported]", "N/A", "[Insufficient Permissions]"])
+def test_memory_that_is_not_told_makes_a_card_partly_known_and_usable(absent: str):
+    first, second = parse_gpus(GPUS.replace("3 MiB, 81920 MiB, 34", f"{absent}, {absent}, 34"))
+    assert (first.hbm_used_mb, first.hbm_total_mb, first.health) == (None, None, "OK")
+    assert (first.state, first.reason) == (CardState.PARTLY, "does not tell memory.used and memory.total")
+    assert second.state is CardState.KNOWN
+
+
+def test_units_banners_headers_and_line_ends_change_no_reading():
+    whole = parse_gpus(GPUS)
+    header = GPUS.splitlines()[0]
+    assert parse_gpus(GPUS.replace("81920 MiB", "80 GiB")) == whole
+    assert parse_gpus(GPUS.replace("\n", "\r\n")) == whole
+    assert parse_gpus(GPUS.replace("\n1, ", f"\n{header}\n1, ")) == whole
+    noted = parse_health("WARNING: infoROM is corrupted at gpu 0000:0B:00.0\n\n" + GPUS)
+    assert noted.cards == whole
+    assert noted.notes == (
+        "`nvidia-smi --query-gpu` says beside its table, in 1 lines: "
+        "«WARNING: infoROM is corrupted at gpu 0000:0B:00.0»",
+    )
+
+
+def test_all_cards_lost_is_refused_with_the_reasons():
+    text = GPUS.splitlines()[0] + "\n0, " + ", ".join(["[GPU is lost]"] * 9) + "\n"
+    with pytest.raises(InputError, match=r"no card of 1 can be used: card 0 is lost: the tool says «\[GPU is lost\]»"):
+        parse_health(text)
+
+
+def test_a_matrix_with_fewer_rows_than_cards_keeps_what_its_columns_tell():
+    topology = parse_topology(TWO_GPUS[: TWO_GPUS.index("GPU1\tNV4")])
+    assert topology.links == (("X", "NV4"), ("NV4", "X"))
+    three = parse_topology("\tGPU0\tGPU1\tGPU2\nGPU0\tX\tNV1\tNV1\n")
+    assert three.links == (("X", "NV1", "NV1"), ("NV1", "X", "NA"), ("NV1", "NA", "X"))
 
 
 @pytest.mark.parametrize("text", ["what", PROCESSES.replace(SECOND, "GPU-else"), PROCESSES.replace("4711", "x")])

@@ -35,7 +35,11 @@ def test_a_saved_matrix_of_either_vendor_is_printed(tmp_path: Path, text: str, c
 def test_a_saved_listing_is_printed(tmp_path: Path):
     done = probe("probe_health", GPUS, tmp_path)
     card = {"id": 0, "npu": 0, "chip": 0, "name": "A100", "health": "OK", "hbm_used_mb": 3, "hbm_total_mb": 81920}
-    assert json.loads(done.stdout) == {"schema": 1, "cards": [{**card, "processes": []}]}
+    assert json.loads(done.stdout) == {
+        "schema": 1,
+        "cards": [{**card, "processes": [], "state": "known", "reason": ""}],
+        "notes": [],
+    }
 
 
 def test_out_writes_the_same_and_prints_nothing(tmp_path: Path):

@@ -8,7 +8,7 @@ from anchormatrix.records.settings.policies import GroupsSettings, HealthSetting
 
 HEALTH = HealthSettings(static_memory_mb=8192, on_busy="skip", busy_wait_s=0, contaminated_tries=1)
 WAIT = HealthSettings(static_memory_mb=8192, on_busy="wait", busy_wait_s=0, contaminated_tries=1)
-STRICT = GroupsSettings(allow_cross_domain=False, pinned={})
+STRICT = GroupsSettings(allow_cross_domain=False, allow_mixed_models=False, pinned={})
 
 
 def resolve(host, sizes, health=HEALTH, groups=STRICT, current=None):
@@ -67,7 +67,11 @@ def test_pairs_only_means_no_legal_four_but_all_eight():
 
 
 def test_the_override_allows_an_aligned_group_across_domains_and_says_what_it_is():
-    found = resolve(state(blocks([2, 2])), [3], groups=GroupsSettings(allow_cross_domain=True, pinned={3: (0, 1, 2)}))
+    found = resolve(
+        state(blocks([2, 2])),
+        [3],
+        groups=GroupsSettings(allow_cross_domain=True, allow_mixed_models=False, pinned={3: (0, 1, 2)}),
+    )
     assert chosen(found, 3) == [(0, 1, 2)]
     assert "bandwidth second-best" in found.candidates[3][0].reason
     assert not found.candidates[3][0].one_domain
@@ -119,14 +123,14 @@ def test_the_current_group_is_kept_among_equals_but_not_when_it_is_sick():
 
 
 def test_a_pinned_group_is_the_only_one():
-    groups = GroupsSettings(allow_cross_domain=False, pinned={4: (4, 5, 6, 7)})
+    groups = GroupsSettings(allow_cross_domain=False, allow_mixed_models=False, pinned={4: (4, 5, 6, 7)})
     found = resolve(state(blocks([4, 4])), [4], groups=groups)
     assert chosen(found, 4) == [(4, 5, 6, 7)]
     assert why(found, 0, 1, 2, 3) == "groups.pinned asks for 4–7"
 
 
 def test_a_pinned_group_may_be_written_in_any_order():
-    groups = GroupsSettings(allow_cross_domain=False, pinned={4: (7, 4, 6, 5)})
+    groups = GroupsSettings(allow_cross_domain=False, allow_mixed_models=False, pinned={4: (7, 4, 6, 5)})
     assert chosen(resolve(state(blocks([4, 4])), [4], groups=groups), 4) == [(4, 5, 6, 7)]
 
 

@@ -35,6 +35,7 @@ class GroupsSettings(Section, frozen=True, kw_only=True):
     """Which card groups may be used beyond the rule."""
 
     allow_cross_domain: bool
+    allow_mixed_models: bool
     pinned: Annotated[Mapping[Size, Annotated[tuple[Index, ...], NO_REPEATS]], BY_SIZE]
 
     def __post_init__(self) -> None:

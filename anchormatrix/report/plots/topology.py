@@ -114,6 +114,7 @@ def _draw_card(
     foreign = tenants(state) if state else ()
     role = "bad" if alarmed else "waiting" if foreign else "compute"
     words = f"card {card}" + (f": {state.name}, health {state.health}" if state else ": not in the health listing")
+    words += f"; {state.state}: {state.reason}" if state and state.reason else ""
     words += "; its smoke found the residue state" if residue else ""
     words += "; tenant " + ", ".join(foreign) if foreign else ""
     top = sheet.y
@@ -134,7 +135,9 @@ def _draw_card(
         room=pitch - 2,
     )
     if state and state.hbm_total_mb:
-        used = f"{state.hbm_used_mb / 1024:.0f}/{state.hbm_total_mb / 1024:.0f}"
+        used = (
+            f"{'?' if state.hbm_used_mb is None else f'{state.hbm_used_mb / 1024:.0f}'}/{state.hbm_total_mb / 1024:.0f}"
+        )
         sheet.text(x, top + size + 20, used, role="muted", align="center", size=_SMALLEST, room=pitch - 2)
 
 

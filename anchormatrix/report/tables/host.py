@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from anchormatrix.planning.groups import REJECTED_HEALTH
 from anchormatrix.records.contract import RejectedGroup
-from anchormatrix.records.host import Card
+from anchormatrix.records.host import Card, CardState, mb
 from anchormatrix.records.smoke import SmokeStatus
 from anchormatrix.report.model import Report
 from anchormatrix.report.tables.table import Table
@@ -26,25 +25,26 @@ def cards(report: Report) -> Table:
             str(card.id),
             card.name,
             card.health,
-            f"{card.hbm_used_mb} / {card.hbm_total_mb}",
+            " / ".join("not told" if value is None else str(value) for value in (card.hbm_used_mb, card.hbm_total_mb)),
             number(card.temperature_c, 0),
             "\n".join(tenants(card)) or "none",
+            f"{card.state}: {card.reason}" if card.reason else str(card.state),
         )
         for card in found
     )
     bad = frozenset(i for i, card in enumerate(found) if is_alarmed(card) or card.processes)
-    columns = ("card", "model", "health", "memory MB", "°C", "tenants")
+    columns = ("card", "model", "health", "memory MB", "°C", "tenants", "reading")
     return Table(columns, rows, frozenset({"memory MB", "°C"}), bad, f"No card is listed: {report.health.missing}.")
 
 
 def is_alarmed(card: Card) -> bool:
-    """Whether a card is rejected for its health alone."""
-    return card.health.upper() in REJECTED_HEALTH
+    """Whether a card cannot be used: for its health, or because the tool could not read it."""
+    return card.state is CardState.UNUSABLE
 
 
 def tenants(card: Card) -> tuple[str, ...]:
     """Somebody else's processes on a card, in words."""
-    return tuple(f"{one.name or 'unnamed'} (pid {one.pid}, {one.memory_mb} MB)" for one in card.processes)
+    return tuple(f"{one.name or 'unnamed'} (pid {one.pid}, {mb(one.memory_mb)})" for one in card.processes)
 
 
 def rejected_groups(report: Report) -> Table:
