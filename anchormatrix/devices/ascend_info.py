@@ -280,7 +280,7 @@ class _InfoTable:
         if cells[1:2] == ["Process id"]:  # a second table, as a tool that is asked twice prints
             self._start_processes(line, cells)
             return
-        cells = self._process_header and aligned(self._process_header, line) or cells
+        cells = (self._process_header and aligned(self._process_header, line)) or cells
         self._expect(line, cells, 5 if self._in_container else 4)
         npu_text, chip_text = (cells[0], "0") if self._npu_column else two(cells[0])
         npu = self._found.number(line, npu_text, "NPU")
