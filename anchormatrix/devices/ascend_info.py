@@ -124,7 +124,7 @@ class _InfoTable:
     def _with_processes(self, card: Card, busy: set[int]) -> Card:
         """A card with its processes; partly known when the tool names idle NPUs, and does not name this one at all."""
         found = tuple(self._processes.get((card.npu, card.chip), ()))
-        if card.state is CardState.UNUSABLE or not self._idle or card.npu in busy | self._idle:
+        if card.state is CardState.UNUSABLE or (busy and not self._idle) or card.npu in busy | self._idle:
             return msgspec.structs.replace(card, processes=found)
         reason = "; ".join(filter(None, (card.reason, "is not named in the table of processes")))
         return msgspec.structs.replace(card, state=CardState.PARTLY, reason=reason)

@@ -390,7 +390,7 @@ def assert_same_or_error(parse, text: str, damaged: str) -> None:
     except InputError:
         return
     whole = parse(text)
-    if parse is parse_info and [card.state for card in reading] != [card.state for card in whole]:
+    if parse is parse_info and [(c.state, c.reason) for c in reading] != [(c.state, c.reason) for c in whole]:
         return  # said, by the state of a card
     if parse is parse_info:
         # A process row lost among several of one card cannot be seen; it stays an occupied card.
