@@ -1,9 +1,11 @@
 """Which groups are legal, which is chosen, and why every other one is rejected."""
 
+import msgspec
 import pytest
 from host_states import blocks, state, two_die_boards
 
 from anchormatrix.planning.groups import resolve_groups, show
+from anchormatrix.records.host import HostState
 from anchormatrix.records.settings.policies import GroupsSettings, HealthSettings
 
 HEALTH = HealthSettings(static_memory_mb=8192, on_busy="skip", busy_wait_s=0, contaminated_tries=1)
@@ -143,3 +145,18 @@ def test_ids_are_shown_as_a_person_writes_them():
     assert show((0, 1, 2, 3)) == "0–3"
     assert show((0, 1)) == "0,1"
     assert show((0, 2, 3)) == "0,2,3"
+
+
+def test_two_models_form_one_group_only_when_configured():
+    host = state(blocks([4]))
+    names = {card.id: f"RTX {3090 + 1000 * (card.id % 2)}" for card in host.cards}
+    cards = tuple(msgspec.structs.replace(card, name=names[card.id]) for card in host.cards)
+    mixed = HostState(host.topology, cards, host.versions)
+    found = resolve(mixed, [2, 4])
+    assert [one.cards for one in found.candidates[2]] == [(0, 2), (1, 3)]
+    assert found.candidates[4] == ()
+    assert "mixes models RTX 3090 and RTX 4090" in found.why_none(4)
+    allowed = GroupsSettings(allow_cross_domain=False, allow_mixed_models=True, pinned={})
+    whole = resolve(mixed, [2, 4], groups=allowed)
+    assert whole.candidates[2][0].cards == (0, 2)
+    assert "mixes models RTX 3090 and RTX 4090" in whole.candidates[4][0].reason
