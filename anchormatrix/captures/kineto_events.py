@@ -15,8 +15,9 @@ from anchormatrix.captures.decimals import Int64s, nanoseconds
 from anchormatrix.captures.table import OUTSIDE
 
 UNLAUNCHED = int(np.iinfo(np.int64).min)  # before every step
-_STEP_NAME = re.compile(r"(?:ProfilerStep#|(?:.*[^a-z])?step[ _#:]?)(\d{1,9})", re.IGNORECASE)
-_STEP_CATEGORY = ("user_annotation", "cpu_op", "operator")
+STEP_NAME = re.compile(r"(?:ProfilerStep#|(?:.*[^a-z])?step[ _#:]?)(\d{1,9})", re.IGNORECASE)
+INEXACT = "start or duration is not an exact number"
+STEP_CATEGORIES = ("user_annotation", "cpu_op", "operator")
 
 Event = dict[str, Any]
 
@@ -46,7 +47,7 @@ def usable_events(events: Sequence[Event], bad: UnusableRows) -> tuple[list[Even
     if good.all():
         return list(events), start, dur
     first = int((~good).argmax())
-    bad.add("start or duration is not an exact number", first + 1, json.dumps(events[first]), int((~good).sum()))
+    bad.add(INEXACT, first + 1, json.dumps(events[first]), int((~good).sum()))
     return [event for event, usable in zip(events, good, strict=True) if usable], start[good], dur[good]
 
 
@@ -55,8 +56,8 @@ def annotated_steps(events: Iterable[Event]) -> tuple[Window, ...]:
     named = [
         (int(match[1]), event)
         for event in events
-        if str(event.get("cat", "")).lower() in _STEP_CATEGORY
-        and (match := _STEP_NAME.fullmatch(str(event.get("name", ""))))
+        if str(event.get("cat", "")).lower() in STEP_CATEGORIES
+        and (match := STEP_NAME.fullmatch(str(event.get("name", ""))))
     ]
     profiler = [item for item in named if str(item[1]["name"]).startswith("ProfilerStep#")]
     named = profiler or named

@@ -19,9 +19,11 @@ from anchormatrix.captures.ascend_files.step_tables import is_cluster_table, rea
 from anchormatrix.captures.ascend_files.trace_view import is_trace_view, read_trace_view
 from anchormatrix.captures.csvfile import holds_rows
 from anchormatrix.captures.frame import kernel_frame
-from anchormatrix.captures.kineto import EmptyTraceError, TraceFile, is_trace, read_trace
+from anchormatrix.captures.kineto import TraceFile, is_trace, read_trace
 from anchormatrix.captures.naming.findings import name_findings
 from anchormatrix.captures.table import MOST_RANKS, Capture, empty_windows
+from anchormatrix.captures.torch.activity import EmptyTraceError
+from anchormatrix.captures.torch.beside import read_beside
 from anchormatrix.errors import InputError
 from anchormatrix.records.finding import Finding
 
@@ -204,38 +206,100 @@ def _with_step(one: RankKernels, steps: pd.DataFrame, rank: int, notes: list[str
 
 def _load_kineto(root: Path, files: list[Path], limit_pct: float, every_rank: bool) -> Capture:
     notes: list[str] = []
-    found = dict(zip(files, _read_all(files, _read_or_empty), strict=True))
-    read = [one for one in found.values() if isinstance(one, TraceFile)]
-    paths = [path for path, one in found.items() if isinstance(one, TraceFile)]
-    for path, one in zip(paths, read, strict=True):
+    found = dict(zip(files, read_beside(files, _read_or_empty), strict=True))
+    held = {path: one for path, one in found.items() if isinstance(one, TraceFile)}
+    for path, one in held.items():
         one.bad.refuse_above(limit_pct, one.rows_read, str(path))
-    empty = (
-        {path: rank for path, rank in _ranks(root, files, []).items() if path not in paths} if paths != files else {}
-    )
-    findings = _left_out(empty, "holds no kernel and no operator", bool(paths), every_rank)
-    inside = {path: one.rank for path, one in zip(paths, read, strict=True) if one.rank is not None}
-    if len(inside) == len(paths) and len(set(inside.values())) == len(paths):
-        ranks = inside
-    else:
-        ranks = _ranks(root, paths, notes)
-    windows = [(ranks[path], *window) for path, one in zip(paths, read, strict=True) for window in one.windows]
-    causes = sum((one.bad.causes for one in read), Counter())
-    kernels = kernel_frame([(ranks[path], one.table) for path, one in zip(paths, read, strict=True)])
+    empty = {path: one for path, one in found.items() if isinstance(one, EmptyTraceError)}
+    empty |= {path: _empty(path, "has no usable event") for path, one in held.items() if not one.table.num_rows}
+    if any(one.devices for one in held.values()):
+        hosts = [path for path, one in held.items() if not one.devices]
+        empty |= {path: _empty(path, "holds host operators only, beside ranks with a device") for path in hosts}
+    held = {path: one for path, one in held.items() if path not in empty}
+    findings = _without_kernels(root, empty, bool(held), every_rank)
+    inside = {path: one.rank for path, one in held.items() if one.rank is not None}
+    alike = len(inside) == len(held) == len(set(inside.values()))
+    ranks: dict[Path, tuple[int, ...]] = {
+        path: (rank,) for path, rank in (inside if alike else _ranks(root, held, notes)).items()
+    }
+    ranks |= _of_devices(held, findings)
+    parts = [
+        (rank, table, one.windows)
+        for path, one in held.items()
+        for rank, table in zip(ranks[path], one.tables, strict=True)
+    ]
+    windows = [(rank, *window) for rank, _, steps in parts for window in steps]
+    kernels = kernel_frame([(rank, table) for rank, table, _ in parts])
+    for path, one in held.items():
+        notes += one.remarks
+        findings += _of_file(path, one, ranks[path])
     return Capture(
         kernels=kernels,
         steps=None,
         windows=pd.DataFrame(windows, columns=["rank", "step", "start_ns", "end_ns"]) if windows else empty_windows(),
         family="kineto",
-        rows_read=sum(one.rows_read for one in read),
-        rows_unusable=dict(causes),
-        sources=tuple(str(path) for path in paths),
+        rows_read=sum(one.rows_read for one in held.values()),
+        rows_unusable=dict(sum((one.bad.causes for one in held.values()), Counter())),
+        sources=tuple(str(path) for path in held),
         notes=tuple(notes),
         findings=(*findings, *name_findings(kernels)),
     )
 
 
-def _read_or_empty(path: Path) -> TraceFile | None:
+def _read_or_empty(path: Path) -> TraceFile | EmptyTraceError:
     try:
         return read_trace(path)
-    except EmptyTraceError:
-        return None
+    except EmptyTraceError as error:
+        return error
+
+
+def _empty(path: Path, what: str) -> EmptyTraceError:
+    return EmptyTraceError(what, where=str(path), todo="capture again")
+
+
+def _without_kernels(
+    root: Path, empty: Mapping[Path, EmptyTraceError], others: bool, every_rank: bool
+) -> list[Finding]:
+    """Return a finding for each file without kernels; raise when they are all there is, or all are asked for."""
+    findings = []
+    for path, error in empty.items():
+        if every_rank or not others:
+            raise error
+        rank = _stated_rank(root, path) if error.rank is None else error.rank
+        named, ranks = ("", ()) if rank is None else (f"rank {rank} is left out: ", (rank,))
+        findings.append(
+            Finding("empty_rank", f"{named}{path} {error.what}" + (" (left out)" if not named else ""), ranks)
+        )
+    return findings
+
+
+def _of_devices(held: Mapping[Path, TraceFile], findings: list[Finding]) -> dict[Path, tuple[int, ...]]:
+    """Return the ranks of a file with several devices, each of which is a rank."""
+    several = {path: one.devices for path, one in held.items() if len(one.devices) > 1}
+    for path, devices in several.items():
+        if len(held) > 1:
+            raise InputError(
+                f"holds kernels of {len(devices)} devices ({', '.join(devices)}) beside {len(held) - 1} other traces",
+                where=str(path),
+                expected="one device per file, or one file with all devices",
+                todo="give this file alone, or capture one file per rank",
+            )
+        numbers = [int(one) if one.isdecimal() and int(one) <= MOST_RANKS else None for one in devices]
+        known = [number for number in numbers if number is not None]
+        ranks = tuple(known) if len(set(known)) == len(devices) else tuple(range(len(devices)))
+        pairs = ", ".join(f"device {device} is rank {rank}" for device, rank in zip(devices, ranks, strict=True))
+        findings.append(Finding("several_devices", f"{path} holds {len(devices)} devices: {pairs}", ranks))
+        return {path: ranks}
+    return {}
+
+
+def _of_file(path: Path, one: TraceFile, ranks: tuple[int, ...]) -> list[Finding]:
+    findings = []
+    if one.replaced:
+        text = f"{one.replaced} invalid bytes (not UTF-8) in {path} were replaced"
+        findings.append(Finding("replaced_bytes", text, ranks))
+    if one.unknown:
+        listed = ", ".join(f"{category} ({count})" for category, count in sorted(one.unknown.items()))
+        text = f"{path} holds events of categories that are not known and look like device activity: {listed}; not read"
+        findings.append(Finding("unknown_category", text, ranks))
+    return findings
