@@ -24,6 +24,7 @@ from anchormatrix.captures.naming.findings import name_findings
 from anchormatrix.captures.table import MOST_RANKS, Capture, empty_windows
 from anchormatrix.captures.torch.activity import EmptyTraceError
 from anchormatrix.captures.torch.beside import read_beside
+from anchormatrix.captures.torch.devices import findings_of, ranks_of_devices
 from anchormatrix.errors import InputError
 from anchormatrix.records.finding import Finding
 
@@ -222,7 +223,7 @@ def _load_kineto(root: Path, files: list[Path], limit_pct: float, every_rank: bo
     ranks: dict[Path, tuple[int, ...]] = {
         path: (rank,) for path, rank in (inside if alike else _ranks(root, held, notes)).items()
     }
-    ranks |= _of_devices(held, findings)
+    ranks |= ranks_of_devices(held, findings)
     parts = [
         (rank, table, one.windows)
         for path, one in held.items()
@@ -232,7 +233,7 @@ def _load_kineto(root: Path, files: list[Path], limit_pct: float, every_rank: bo
     kernels = kernel_frame([(rank, table) for rank, table, _ in parts])
     for path, one in held.items():
         notes += one.remarks
-        findings += _of_file(path, one, ranks[path])
+        findings += findings_of(path, one, ranks[path])
     return Capture(
         kernels=kernels,
         steps=None,
@@ -266,40 +267,7 @@ def _without_kernels(
         if every_rank or not others:
             raise error
         rank = _stated_rank(root, path) if error.rank is None else error.rank
-        named, ranks = ("", ()) if rank is None else (f"rank {rank} is left out: ", (rank,))
-        findings.append(
-            Finding("empty_rank", f"{named}{path} {error.what}" + (" (left out)" if not named else ""), ranks)
-        )
-    return findings
-
-
-def _of_devices(held: Mapping[Path, TraceFile], findings: list[Finding]) -> dict[Path, tuple[int, ...]]:
-    """Return the ranks of a file with several devices, each of which is a rank."""
-    several = {path: one.devices for path, one in held.items() if len(one.devices) > 1}
-    for path, devices in several.items():
-        if len(held) > 1:
-            raise InputError(
-                f"holds kernels of {len(devices)} devices ({', '.join(devices)}) beside {len(held) - 1} other traces",
-                where=str(path),
-                expected="one device per file, or one file with all devices",
-                todo="give this file alone, or capture one file per rank",
-            )
-        numbers = [int(one) if one.isdecimal() and int(one) <= MOST_RANKS else None for one in devices]
-        known = [number for number in numbers if number is not None]
-        ranks = tuple(known) if len(set(known)) == len(devices) else tuple(range(len(devices)))
-        pairs = ", ".join(f"device {device} is rank {rank}" for device, rank in zip(devices, ranks, strict=True))
-        findings.append(Finding("several_devices", f"{path} holds {len(devices)} devices: {pairs}", ranks))
-        return {path: ranks}
-    return {}
-
-
-def _of_file(path: Path, one: TraceFile, ranks: tuple[int, ...]) -> list[Finding]:
-    findings = []
-    if one.replaced:
-        text = f"{one.replaced} invalid bytes (not UTF-8) in {path} were replaced"
-        findings.append(Finding("replaced_bytes", text, ranks))
-    if one.unknown:
-        listed = ", ".join(f"{category} ({count})" for category, count in sorted(one.unknown.items()))
-        text = f"{path} holds events of categories that are not known and look like device activity: {listed}; not read"
-        findings.append(Finding("unknown_category", text, ranks))
+        named = "" if rank is None else f"rank {rank} is left out: "
+        text = f"{named}{path} {error.what}{'' if named else ' (left out)'}"
+        findings.append(Finding("empty_rank", text, () if rank is None else (rank,)))
     return findings
