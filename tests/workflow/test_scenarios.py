@@ -14,6 +14,8 @@ pytestmark = pytest.mark.workflow
 SCENARIOS = (
     "healthy",
     "alarm_card",
+    "lost_card",
+    "two_models",
     "tenant_quad",
     "residue_quad",
     "noisy",

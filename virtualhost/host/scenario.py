@@ -31,7 +31,10 @@ _SPEEDS = {
 
 @dataclass(frozen=True)
 class Cards:
-    """The cards: how many, how they are numbered, what they are. ``visible`` is the subset a container sees."""
+    """The cards: how many, how they are numbered, what they are. ``visible`` is the subset a container sees.
+
+    ``unlisted`` cards stand in the link matrix and not in ``npu-smi info``; ``others`` are of another model.
+    """
 
     count: int = 8
     first_id: int = 0
@@ -40,6 +43,18 @@ class Cards:
     memory_mb: int = 98304
     driver_memory_mb: int = 4760
     visible: tuple[int, ...] | None = None
+    unlisted: tuple[int, ...] = ()
+    others: tuple[int, ...] = ()
+    other_name: str = "Ascend950PR"
+
+    @property
+    def listed(self) -> tuple[int, ...]:
+        """The ids of the visible cards that the vendor's tool lists."""
+        return tuple(card for card in self.ids if card not in self.unlisted)
+
+    def name_of(self, card: int) -> str:
+        """The model of a card."""
+        return self.other_name if card in self.others else self.name
 
     @property
     def ids(self) -> tuple[int, ...]:

@@ -22,9 +22,9 @@ def _info_a5(host: LiveHost) -> str:
     first, second = ("{:<22}{:<25}{:<22}|".format(*titles) for titles in heads)
     lines += [f"| NPU ID | Name             | Health        | {first}"]
     lines += [f"|        |                  | Bus-Id        | {second}", rule]
-    for card in host.scenario.cards.ids:
+    for card in host.scenario.cards.listed:
         util, total = _utilisation(host, card), host.scenario.cards.memory_mb
-        name, health = host.scenario.cards.name, host.health(card)
+        name, health = host.scenario.cards.name_of(card), host.health(card)
         lines += [
             f"| {card:<7}| {name:<17}| {health:<14}| {_power(card):<22}{_temperature(card):<25}{'0     / 0':<22}|"
         ]
@@ -35,7 +35,7 @@ def _info_a5(host: LiveHost) -> str:
         _WIDE_PROCESSES.format("NPU ID", "Process id", "Process name", "Process memory(MB)", "Process id in container")
     ]
     lines += [gap]
-    for card in host.scenario.cards.ids:
+    for card in host.scenario.cards.listed:
         lines += [_wide_row(str(card), process) for process in host.processes(card)] or [_none(card, 114)]
         lines += [gap]
     return "\n".join(lines) + "\n"
@@ -51,9 +51,9 @@ def _info_910b(host: LiveHost) -> str:
         "| Chip                      | Bus-Id        | AICore(%)   Memory-Usage(MB)  HBM-Usage(MB)        |",
         rule,
     ]
-    for card in host.scenario.cards.ids:
+    for card in host.scenario.cards.listed:
         used = f"{host.memory_used_mb(card):<5}/ {host.scenario.cards.memory_mb}"
-        head = f"| {card:<6}{host.scenario.cards.name:<20}| {host.health(card):<14}| "
+        head = f"| {card:<6}{host.scenario.cards.name_of(card):<20}| {host.health(card):<14}| "
         lines += [f"{head}{_power(card):<12}{_temperature(card):<18}{'0    / 0':<21}|"]
         util = _utilisation(host, card)
         lines += [f"| 0                         | {_bus(card):<14}| {util:<12}{'0    / 0':<18}{used:<21}|", rule]
@@ -62,7 +62,7 @@ def _info_910b(host: LiveHost) -> str:
         "| NPU     Chip              | Process id    | Process name             | Process memory(MB)      |",
         rule,
     ]
-    for card in host.scenario.cards.ids:
+    for card in host.scenario.cards.listed:
         rows = [
             f"| {card:<8}0                 | {process.pid:<14}| {process.name[:24]:<25}| {process.memory_mb:<24}|"
             for process in host.processes(card)
@@ -73,7 +73,7 @@ def _info_910b(host: LiveHost) -> str:
 
 
 def _info_a3(host: LiveHost) -> str:
-    version, cards = host.scenario.tool_version, host.scenario.cards.ids
+    version, cards = host.scenario.tool_version, host.scenario.cards.listed
     rule = "+===========================+===============+" + "=" * 70 + "+"
     lines = ["+" + "-" * 114 + "+", f"| {f'npu-smi {version}':<44}{f'Version: {version}':<69}|"]
     lines += ["+---------------------------+---------------+" + "-" * 70 + "+"]
@@ -88,7 +88,7 @@ def _info_a3(host: LiveHost) -> str:
         npu, chip = host.scenario.npu_of(card)
         power = _power(card) if chip == 0 else "-"  # the board's power shows on its first chip only
         used = f"{host.memory_used_mb(card):<5}/ {host.scenario.cards.memory_mb}"
-        head = f"| {npu:<6}{host.scenario.cards.name:<20}| {host.health(card):<14}| "
+        head = f"| {npu:<6}{host.scenario.cards.name_of(card):<20}| {host.health(card):<14}| "
         lines += [f"{head}{power:<21}{_temperature(card):<24}{'0    / 0':<24}|"]
         lines += [f"| {chip:<6}{card:<20}| {_bus(card):<14}| {_utilisation(host, card):<21}{'0    / 0':<24}{used:<24}|"]
         last = card == cards[-1] or host.scenario.npu_of(cards[cards.index(card) + 1])[0] != npu

@@ -69,7 +69,8 @@ def id_map(host: LiveHost) -> str:
     cards = host.scenario.cards.ids
     for logic, card in enumerate(cards):
         npu, chip = host.scenario.npu_of(card)
-        lines += ["\t" + "".join(f"{value:<31}" for value in (npu, chip, logic, card)) + host.scenario.cards.name]
+        ids = "".join(f"{value:<31}" for value in (npu, chip, logic, card))
+        lines += [f"\t{ids}{host.scenario.cards.name_of(card)}"]
         if logic + 1 == len(cards) or host.scenario.npu_of(cards[logic + 1])[0] != npu:
             lines += ["\t" + "".join(f"{value!s:<31}" for value in (npu, chip + 1, "-", "-")) + "Mcu"]
     return "\n".join(lines) + "\n"
