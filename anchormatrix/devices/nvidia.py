@@ -54,6 +54,7 @@ _BROKEN = re.compile(r"\[?(Unknown Error|ERR!|GPU is lost.*|GPU requires reset)\
 _NO_HANDLE = re.compile(
     r"Unable to de\w+ the device handle for GPU\s*(?:(\d{1,2}): )?\s*([0-9A-F]{3,8}:[0-9A-F:.]+): (.+)", re.IGNORECASE
 )
+_UUID = re.compile(r"GPU-[0-9a-f-]{8,40}")
 _UNIT = re.compile(r"^(.*?)\s*\[(KiB|MiB|GiB|MB|GB|W|%|C)\]$")
 _MIB = {"KiB": 1 / 1024, "MiB": 1, "MB": 1, "GiB": 1024, "GB": 1024}  # the tool's MB and GB are powers of two
 _MEMORY = re.compile(r"(\d{1,12}(?:\.\d{1,3})?)\s*(KiB|MiB|MB|GiB|GB)?")
@@ -78,17 +79,23 @@ def parse_gpus(text: str) -> tuple[Card, ...]:
     return _with_processes(_gpus(source(text, _QUERY)), "").cards
 
 
-def parse_processes(text: str, uuids: Mapping[str, Card]) -> dict[str, tuple[CardProcess, ...]]:
+def parse_processes(
+    text: str, uuids: Mapping[str, Card], *, all_known: bool = True
+) -> dict[str, tuple[CardProcess, ...]]:
     """Read ``nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,process_name --format=csv`` by GPU uuid.
 
     Where the tool cannot tell a process's memory (inside containers), all memory used on the card stands for it: an
-    upper bound, never 0, and unknown where the card's is. Raises :class:`InputError`.
+    upper bound, never 0, and unknown where the card's is. Unless the uuid of every card is known (``all_known``), a
+    process on a GPU that is not listed is one of a lost card. Raises :class:`InputError`.
     """
     found = source(text, _APPS)
-    if not _is_process_header(found.lines[0]):
-        raise found.error(found.lines[0], "is not the header of the processes", ", ".join(_PROCESS_COLUMNS))
+    lines = [line for line in found.lines if not _NO_HANDLE.search(line.text)]
+    if not lines or not _is_process_header(lines[0]):
+        raise found.error(
+            lines[0] if lines else None, "is not the header of the processes", ", ".join(_PROCESS_COLUMNS)
+        )
     by_gpu: dict[str, list[CardProcess]] = {}
-    for line in found.lines[1:]:
+    for line in lines[1:]:
         if _is_process_header(line):
             continue
         cells = [cell.strip() for cell in line.text.split(",", 3)]  # a name may hold commas
@@ -96,7 +103,7 @@ def parse_processes(text: str, uuids: Mapping[str, Card]) -> dict[str, tuple[Car
             raise found.error(line, f"has {len(cells)} cells in", "4 cells")
         uuid, pid, memory, name = cells
         owners = _owners(uuid, uuids)
-        if not owners:
+        if not owners and all_known:
             raise found.error(line, "names a GPU that is not listed:", "a uuid of --query-gpu")
         for owner in owners:
             used = uuids[owner].hbm_used_mb if _is_absent(memory) else _mib(found, line, memory, "used memory")
@@ -204,29 +211,30 @@ def _header(found: Source) -> tuple[int, list[str]]:
     raise found.error(found.lines[0], f"has no column {missing} in", f"a header with {', '.join(_NEEDED)}")
 
 
-def _lost(card: int, reason: str) -> _Gpu:
-    return _Gpu("", NOT_STATED, unread_card(card, reason))
+def _lost(card: int, reason: str, uuid: str = "") -> _Gpu:
+    return _Gpu(uuid, NOT_STATED, unread_card(card, reason))
 
 
 def _read_row(found: Source, line: Line, columns: Sequence[str], cells: Sequence[str]) -> _Gpu:
     """The GPU of a row; a row that cannot be read is a lost card with its reason, and refuses no other."""
     row = dict(zip(columns, cells, strict=False))
     broken = next(((name, value) for name, value in row.items() if _BROKEN.fullmatch(value)), None)
+    uuid = row["uuid"] if _UUID.fullmatch(row.get("uuid", "")) else ""
     if broken:
-        return _lost(int(cells[0]), f"is lost: the tool says {quoted_line(broken[1])} for {broken[0]}")
+        return _lost(int(cells[0]), f"is lost: the tool says {quoted_line(broken[1])} for {broken[0]}", uuid)
     try:
         if len(cells) != len(columns):
             raise found.error(line, f"has {len(cells)} cells in", f"{len(columns)} cells")
         return _gpu(found, line, row)
     except InputError as error:
-        return _lost(int(cells[0]), f"cannot be read: its row {error.what}")
+        return _lost(int(cells[0]), f"cannot be read: its row {error.what}", uuid)
 
 
 def _gpu(found: Source, line: Line, row: Mapping[str, str]) -> _Gpu:
     index = found.number(line, row["index"], "index")
     if not row["name"] or not row["name"].isprintable() or "\ufffd" in row["name"] or _is_absent(row["name"]):
         raise found.error(line, "has no name in", "the model of the GPU")
-    if not re.fullmatch(r"GPU-[0-9a-f-]{8,40}", row["uuid"]):
+    if not _UUID.fullmatch(row["uuid"]):
         raise found.error(line, "has no uuid in", "GPU-xxxxxxxx-…")
     used, total = (
         None if _is_absent(row[name]) else _mib(found, line, row[name], name)
@@ -266,9 +274,20 @@ def _health(found: Source, line: Line, row: Mapping[str, str]) -> str:
 
 
 def _with_processes(gpus: _Gpus, text: str) -> Listing:
-    by_uuid = parse_processes(text, {gpu.uuid: gpu.card for gpu in gpus.found if gpu.uuid}) if text.strip() else {}
+    if text.strip() and all(_NO_HANDLE.search(line) for line in text.splitlines() if line.strip()):
+        return Listing(tuple(_processes_not_told(gpu.card) for gpu in gpus.found), gpus.notes)
+    uuids = {gpu.uuid: gpu.card for gpu in gpus.found if gpu.uuid}
+    by_uuid = parse_processes(text, uuids, all_known=len(uuids) == len(gpus.found)) if text.strip() else {}
     cards = (msgspec.structs.replace(gpu.card, processes=by_uuid.get(gpu.uuid, ())) for gpu in gpus.found)
     return Listing(tuple(cards), gpus.notes)
+
+
+def _processes_not_told(card: Card) -> Card:
+    """A card of a host whose tool tells no processes at all, as soon as one GPU is lost."""
+    if card.state is CardState.UNUSABLE:
+        return card
+    reason = "; ".join(filter(None, (card.reason, "does not tell its processes")))
+    return msgspec.structs.replace(card, state=CardState.PARTLY, reason=reason)
 
 
 def _is_process_header(line: Line) -> bool:

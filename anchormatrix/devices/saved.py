@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from anchormatrix.devices import ascend, nvidia
-from anchormatrix.devices.text import Listing
+from anchormatrix.devices.text import Listing, uncoloured
 from anchormatrix.errors import InputError, quoted_line
 from anchormatrix.records.host import Topology
 
@@ -60,7 +60,7 @@ def _text(path: Path) -> str:
         raise InputError(
             f"is larger than {_LARGEST_BYTES >> 20} MiB", where=str(path), expected="a vendor tool's output"
         )
-    return data.decode("utf-8", "replace")
+    return uncoloured(data.decode("utf-8-sig", "replace"))
 
 
 def _unknown(text: str, expected: str) -> InputError:

@@ -93,8 +93,13 @@ def source(text: str, command: str) -> Source:
     return found
 
 
+def uncoloured(text: str) -> str:
+    """A text without the escapes that colour it."""
+    return _ANSI.sub("", text)
+
+
 def _clean_lines(text: str) -> Iterator[tuple[int, str]]:
-    for number, raw in enumerate(_ANSI.sub("", text).split("\n"), start=1):
+    for number, raw in enumerate(uncoloured(text).split("\n"), start=1):
         clean = raw.rstrip("\r")
         if clean.strip():
             yield number, clean

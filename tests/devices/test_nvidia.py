@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anchormatrix.devices.nvidia import NvidiaDevice, parse_gpus, parse_health, parse_processes, parse_topology
+from anchormatrix.devices.saved import saved_listing
 from anchormatrix.errors import InputError
 from anchormatrix.hosts.base import Completed
 from anchormatrix.records.host import CardProcess, CardState
@@ -212,6 +213,44 @@ def test_a_matrix_with_fewer_rows_than_cards_keeps_what_its_columns_tell():
 def test_damaged_processes_are_an_error(text: str):
     with pytest.raises(InputError, match="nvidia-smi --query-compute-apps"):
         parse_processes(text, {SECOND: parse_gpus(GPUS)[1]})
+
+
+@pytest.mark.parametrize("uuid", [SECOND, "[Unknown Error]"])
+def test_a_process_on_a_lost_card_refuses_no_other(uuid: str):
+    header, first, second = GPUS.splitlines()
+    cells = [cell.strip() for cell in second.split(",")]
+    cells[1], cells[6] = uuid, "ERR!"
+    broken = ", ".join(cells)
+    cards = parse_health("\n".join([header, first, broken, PROCESSES])).cards
+    assert [(card.state.value, len(card.processes)) for card in cards] == [
+        ("known", 0),
+        ("unusable", 2 if uuid == SECOND else 0),
+    ]
+
+
+def test_processes_that_a_lost_card_keeps_the_tool_from_telling_are_not_told():
+    header, first, _ = GPUS.splitlines()
+    lost = "Unable to determine the device handle for GPU0000:41:00.0: Unknown Error"
+
+    class LostHost:
+        def run(self, argv: tuple[str, ...], *, timeout_s: float, **_: object) -> Completed:
+            said = {"topo": TWO_GPUS, "--query-compute-apps": lost, "--query-gpu": f"{header}\n{first}\n{lost}"}
+            return Completed(tuple(argv), 15, said[argv[1].partition("=")[0]], "", 0.0)
+
+    cards = NvidiaDevice().read(LostHost(), timeout_s=1).cards  # type: ignore[arg-type]
+    assert [(card.state.value, card.reason) for card in cards] == [
+        ("partly known", "does not tell its processes"),
+        ("unusable", f"is lost: the tool says «{lost}»"),
+    ]
+    (card,) = parse_health(f"{header}\n{first}\n{PROCESSES.splitlines()[0]}\n{lost}\n").cards
+    assert (card.state.value, card.processes) == ("known", ())
+
+
+def test_colours_and_a_byte_order_mark_hide_no_listing(tmp_path: Path):
+    saved = tmp_path / "gpus.csv"
+    for before in ("\x1b[32m", "\ufeff"):
+        saved.write_text(before + GPUS, encoding="utf-8")
+        assert [card.id for card in saved_listing(saved).cards] == [0, 1]
 
 
 @settings(deadline=None)
