@@ -144,7 +144,7 @@ class _Draft:
             for bar in runs
             if not last or bar.place <= last.get(self.ranks.owner(bar.worker), last[("", "")])
         ]
-        return denoise_bars(begun_in_time, self.segment.steps, shortest)
+        return denoise_bars(map(self.ranks.labelled, begun_in_time), self.segment.steps, shortest)
 
     def _states(self) -> tuple[tuple[int, int], ...]:
         """The states of the bar that one rank drew, without its start; a state drawn again counts as it came first."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from math import gcd
 
+from anchormatrix.measure.serverlog.bars import Bar
 from anchormatrix.measure.serverlog.grammar import RawLog, Segment, StageLine
 from anchormatrix.measure.serverlog.prefix import Worker
 
@@ -68,6 +69,14 @@ class Ranks:
     def owner(self, worker: Worker) -> Worker:
         """The rank under the tag that it has in the end."""
         return self._alias.get(worker, worker)
+
+    def labelled(self, bar: Bar) -> Bar:
+        """A bar without what its label has of the prefixes of stage lines that nobody understands."""
+        words = bar.label.split()
+        for count in range(len(words), 0, -1):
+            if _plain(" ".join(words[:count])) in self.foreign:
+                return replace(bar, label=" ".join(words[count:]))
+        return bar
 
     def lines(self, segment: Segment) -> Lines:
         """The stage lines of one request, each with the rank that wrote it."""

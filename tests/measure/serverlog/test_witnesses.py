@@ -151,6 +151,22 @@ def test_a_prefix_that_is_not_known_hides_nothing_and_is_named(where: int) -> No
     assert log.ranks == ("DiffusionWorker_TP0",)
 
 
+@pytest.mark.parametrize("prefix", ["@@odd 7@@ ", "0: "])
+def test_a_prefix_that_is_not_known_hides_no_bar(prefix: str) -> None:
+    log = read(begin(41) + prefix + bar(41, 41, "05:12") + "\n" + stage("P.diffuse", "0.280000s", prefix))
+    assert (log.requests[0].step_s, log.requests[0].denominator) == (None, "bar")
+    assert log.untimed == (
+        "the stage times of 1 of 1 requests are not usable: the stage says 0.28 s where the progress bar ran for 5:12: "
+        "the device was not waited for; 7.61 s per step by the bar (5:12 for 41, to 0.024 s)"
+    )
+
+
+def test_a_label_behind_a_prefix_that_is_not_known_is_still_another_loops() -> None:
+    tiles = "@@odd 7@@ VAE tiles: " + bar(10, 10, "05:12") + "\n"
+    log = read(begin(10) + tiles + stage("P.diffuse", "1.650000s", "@@odd 7@@ "))
+    assert (log.requests[0].step_s, log.requests[0].denominator) == (pytest.approx(0.165), "requested")
+
+
 def test_a_line_whose_writer_was_cut_off_is_not_given_to_another() -> None:
     cut = stage("P.diffuse", "3.000000s", RANK1)[8:]
     log = read(begin(4) + stage("P.diffuse", "4.000000s") + stage("P.forward", "5.000000s", RANK1) + cut)
