@@ -63,6 +63,7 @@ def judge_contract(stored: Stored, smaller: Sequence[Measured] = ()) -> Gates:
         GateInputs(
             evidence=evidence,
             memory=_memory(stored, evidence),
+            no_memory=_no_memory(stored),
             bounds=bounds,
             selection=stored.verdict.selection,
             scaling=scaling_words(Measured(stored.contract, evidence), smaller),
@@ -106,6 +107,13 @@ def _bounds(stored: Stored, evidence: Sequence[FormEvidence]) -> dict[str, ByteB
         for item in evidence
         if item.form.cards == stored.contract.size
     }
+
+
+def _no_memory(stored: Stored) -> str:
+    """Why the memory gate cannot judge, where it cannot."""
+    if stored.model is not None and stored.model.weights_gb and stored.memory is None:
+        return "the cards do not tell their memory, so no form was checked against it"
+    return GateInputs.no_memory
 
 
 def _memory(stored: Stored, evidence: Sequence[FormEvidence]) -> dict[str, tuple[float, float, str]]:

@@ -36,11 +36,13 @@ class GateInputs:
     """What the gates of one contract are evaluated from.
 
     ``selection`` ranks the forms at the anchor. ``memory`` maps a form's name to (GB needed, GB usable, words),
-    ``bounds`` to its byte bound, ``scaling`` to how it scales from fewer cards, in words.
+    ``bounds`` to its byte bound, ``scaling`` to how it scales from fewer cards, in words. ``no_memory`` says why a form
+    is not in ``memory``.
     """
 
     evidence: Sequence[FormEvidence]
     memory: Mapping[str, tuple[float, float, str]] = field(default_factory=dict)
+    no_memory: str = "the model's memory figures are not given"
     bounds: Mapping[str, ByteBound] = field(default_factory=dict)
     scaling: Mapping[str, str] = field(default_factory=dict)
     projections: Sequence[Projection] = ()
@@ -93,7 +95,7 @@ def _runs(form: FormEvidence, inputs: GateInputs) -> Gate:
 def _memory(form: FormEvidence, inputs: GateInputs) -> Gate:
     known = inputs.memory.get(form.form.name)
     if known is None:
-        return _result("G2", form, UNKNOWN, None, "GB", "model figures", "the model's memory figures are not given")
+        return _result("G2", form, UNKNOWN, None, "GB", "model figures, card memory", inputs.no_memory)
     needed, usable, words = known
     status = PASSED
     text = f"needs {_memory_words(needed)} of {_memory_words(usable)} usable per card{'; ' + words if words else ''}"

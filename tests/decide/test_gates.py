@@ -105,6 +105,11 @@ def test_memory_that_the_model_overstates_does_not_fail_a_form_that_ran():
     assert "the model's figures are too high" in found["tp1-usp2"][1]
 
 
+def test_memory_that_the_cards_do_not_tell_is_unknown_and_said():
+    words = "the cards do not tell their memory, so no form was checked against it"
+    assert statuses([FAST], "G2", no_memory=words)["tp1-usp2"] == ("unknown", words)
+
+
 def sweep(us=1000.0):
     return Curves(
         (SweepPoint("all_to_all", "UB", 2, 800_000, 1, us, 1.0), SweepPoint("all_to_all", "UB", 2, 1, 1, us, 1.0))
