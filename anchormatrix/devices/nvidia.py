@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from anchormatrix.devices.nvidia_cells import NO_HANDLE, column, is_absent, mib
 from anchormatrix.devices.nvidia_topology import parse_topology
 from anchormatrix.devices.text import HEALTHY, WARNING, Line, Listing, Source, beside, source
 from anchormatrix.devices.unread import first_free, joined, refuse_all_lost, unread_card
@@ -36,28 +37,10 @@ PROCESSES = ("nvidia-smi", "--query-compute-apps=gpu_uuid,pid,used_memory,proces
 _QUERY, _APPS = "nvidia-smi --query-gpu", "nvidia-smi --query-compute-apps"
 MIG = "MIG"
 _NEEDED = ("index", "uuid", "name", "memory.used", "memory.total")
+_NO_PROCESSES = "No running processes found"
 _PROCESS_COLUMNS = ("gpu_uuid", "pid", "used_gpu_memory", "process_name")
-_ABSENT = (
-    "",
-    "-",
-    "NA",
-    "[N/A]",
-    "N/A",
-    "Not Supported",
-    "[Not Supported]",
-    "[Not Found]",
-    "[Insufficient Permissions]",
-)
 _BROKEN = re.compile(r"\[?(Unknown Error|ERR!|GPU is lost.*|GPU requires reset)\]?", re.IGNORECASE)
-# a GPU off the bus, alone or beside the rows: NVIDIA/dcgm-exporter issue 604, cihlab/fics-cluster-guide issue 53 (no
-# blank before the bus id), JosephKJ/OWOD issue 81 (`GPU is lost. Reboot the system …`)
-_NO_HANDLE = re.compile(
-    r"Unable to de\w+ the device handle for GPU\s*(?:(\d{1,2}): )?\s*([0-9A-F]{3,8}:[0-9A-F:.]+): (.+)", re.IGNORECASE
-)
 _UUID = re.compile(r"GPU-[0-9a-f-]{8,40}")
-_UNIT = re.compile(r"^(.*?)\s*\[(KiB|MiB|GiB|MB|GB|W|%|C)\]$")
-_MIB = {"KiB": 1 / 1024, "MiB": 1, "MB": 1, "GiB": 1024, "GB": 1024}  # the tool's MB and GB are powers of two
-_MEMORY = re.compile(r"(\d{1,12}(?:\.\d{1,3})?)\s*(KiB|MiB|MB|GiB|GB)?")
 
 
 @dataclass(frozen=True)
@@ -89,7 +72,9 @@ def parse_processes(
     process on a GPU that is not listed is one of a lost card. Raises :class:`InputError`.
     """
     found = source(text, _APPS)
-    lines = [line for line in found.lines if not _NO_HANDLE.search(line.text)]
+    lines = [line for line in found.lines if not NO_HANDLE.search(line.text)]
+    if lines and all(line.text.strip() == _NO_PROCESSES or _is_process_header(line) for line in lines):
+        return {}
     if not lines or not _is_process_header(lines[0]):
         raise found.error(
             lines[0] if lines else None, "is not the header of the processes", ", ".join(_PROCESS_COLUMNS)
@@ -106,7 +91,7 @@ def parse_processes(
         if not owners and all_known:
             raise found.error(line, "names a GPU that is not listed:", "a uuid of --query-gpu")
         for owner in owners:
-            used = uuids[owner].hbm_used_mb if _is_absent(memory) else _mib(found, line, memory, "used memory")
+            used = uuids[owner].hbm_used_mb if is_absent(memory) else mib(found, line, memory, "used memory")
             process = CardProcess(found.number(line, pid, "pid"), name, used)
             if process not in by_gpu.setdefault(owner, []):  # a second table repeats the first
                 by_gpu[owner].append(process)
@@ -172,7 +157,7 @@ def _gpus(found: Source) -> _Gpus:
     others: list[Line] = list(found.lines[:start])
     for line in found.lines[start + 1 :]:
         cells = [cell.strip() for cell in line.text.split(",")]
-        no_handle = _NO_HANDLE.search(line.text)
+        no_handle = NO_HANDLE.search(line.text)
         if no_handle and no_handle[1]:
             gpu = int(no_handle[1])
             rows.setdefault(gpu, []).append(_lost(gpu, f"is lost: the tool says {quoted_line(no_handle[0])}"))
@@ -182,7 +167,7 @@ def _gpus(found: Source) -> _Gpus:
             rows.setdefault(int(cells[0]), []).append(_read_row(found, line, columns, cells))
         elif len(cells) == len(columns) and _BROKEN.fullmatch(cells[0]):
             lost.append(f"is lost: the tool says {quoted_line(cells[0])} even for its index")
-        elif [_column(cell) for cell in cells] != columns:
+        elif [column(cell) for cell in cells] != columns:
             others.append(line)
     for reason in lost:  # its index is not told: the first that no other row has
         rows.setdefault(card := first_free(rows), []).append(_lost(card, reason))
@@ -203,10 +188,10 @@ def _gpus(found: Source) -> _Gpus:
 def _header(found: Source) -> tuple[int, list[str]]:
     """The place and the columns of the header, which warnings of the driver may precede."""
     for place, line in enumerate(found.lines):
-        columns = [_column(cell) for cell in line.text.split(",")]
+        columns = [column(cell) for cell in line.text.split(",")]
         if all(columns.count(name) == 1 for name in _NEEDED):
             return place, columns
-    columns = [_column(cell) for cell in found.lines[0].text.split(",")]
+    columns = [column(cell) for cell in found.lines[0].text.split(",")]
     missing = next(name for name in _NEEDED if columns.count(name) != 1)
     raise found.error(found.lines[0], f"has no column {missing} in", f"a header with {', '.join(_NEEDED)}")
 
@@ -232,13 +217,12 @@ def _read_row(found: Source, line: Line, columns: Sequence[str], cells: Sequence
 
 def _gpu(found: Source, line: Line, row: Mapping[str, str]) -> _Gpu:
     index = found.number(line, row["index"], "index")
-    if not row["name"] or not row["name"].isprintable() or "\ufffd" in row["name"] or _is_absent(row["name"]):
+    if not row["name"] or not row["name"].isprintable() or "\ufffd" in row["name"] or is_absent(row["name"]):
         raise found.error(line, "has no name in", "the model of the GPU")
     if not _UUID.fullmatch(row["uuid"]):
         raise found.error(line, "has no uuid in", "GPU-xxxxxxxx-…")
     used, total = (
-        None if _is_absent(row[name]) else _mib(found, line, row[name], name)
-        for name in ("memory.used", "memory.total")
+        None if is_absent(row[name]) else mib(found, line, row[name], name) for name in ("memory.used", "memory.total")
     )
     if total == 0 or (used is not None and total is not None and used > total):
         raise found.error(line, f"uses {used} of {total} MiB in", "used memory within a total above 0")
@@ -265,16 +249,16 @@ def _gpu(found: Source, line: Line, row: Mapping[str, str]) -> _Gpu:
 
 def _health(found: Source, line: Line, row: Mapping[str, str]) -> str:
     mig, errors = row.get("mig.mode.current", "[N/A]"), row.get("ecc.errors.uncorrected.volatile.total", "[N/A]")
-    if mig not in ("Enabled", "Disabled") and not _is_absent(mig):
+    if mig not in ("Enabled", "Disabled") and not is_absent(mig):
         raise found.error(line, f"mig.mode.current is {mig!r} in", "Enabled, Disabled or [N/A]")
     if mig == "Enabled":
         return MIG
-    bad = not _is_absent(errors) and found.number(line, errors, "ecc errors") > 0
+    bad = not is_absent(errors) and found.number(line, errors, "ecc errors") > 0
     return WARNING if bad else HEALTHY
 
 
 def _with_processes(gpus: _Gpus, text: str) -> Listing:
-    if text.strip() and all(_NO_HANDLE.search(line) for line in text.splitlines() if line.strip()):
+    if text.strip() and all(NO_HANDLE.search(line) for line in text.splitlines() if line.strip()):
         return Listing(tuple(_processes_not_told(gpu.card) for gpu in gpus.found), gpus.notes)
     uuids = {gpu.uuid: gpu.card for gpu in gpus.found if gpu.uuid}
     by_uuid = parse_processes(text, uuids, all_known=len(uuids) == len(gpus.found)) if text.strip() else {}
@@ -291,27 +275,10 @@ def _processes_not_told(card: Card) -> Card:
 
 
 def _is_process_header(line: Line) -> bool:
-    return tuple(_column(cell) for cell in line.text.split(",")) == _PROCESS_COLUMNS
-
-
-def _column(cell: str) -> str:
-    clean = cell.strip()
-    match = _UNIT.match(clean)
-    return match[1] if match else clean
-
-
-def _is_absent(cell: str) -> bool:
-    return cell in _ABSENT
-
-
-def _mib(found: Source, line: Line, cell: str, what: str) -> int:
-    match = _MEMORY.fullmatch(cell)
-    if not match:
-        raise found.error(line, f"{what} is {quoted_line(cell)} in", "a number of MiB")
-    return round(float(match[1]) * _MIB[match[2] or "MiB"])
+    return tuple(column(cell) for cell in line.text.split(",")) == _PROCESS_COLUMNS
 
 
 def _reading(found: Source, line: Line, cell: str, what: str) -> float | None:
-    if _is_absent(cell):
+    if is_absent(cell):
         return None
     return found.reading(line, re.sub(r"\s*[WC]$", "", cell), what)

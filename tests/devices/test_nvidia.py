@@ -246,6 +246,12 @@ def test_processes_that_a_lost_card_keeps_the_tool_from_telling_are_not_told():
     assert (card.state.value, card.processes) == ("known", ())
 
 
+def test_words_that_nothing_runs_are_no_process():
+    said = "No running processes found\n"
+    for text in (said, PROCESSES.splitlines(keepends=True)[0] + said):
+        assert parse_processes(text, {SECOND: parse_gpus(GPUS)[1]}) == {}
+
+
 def test_colours_and_a_byte_order_mark_hide_no_listing(tmp_path: Path):
     saved = tmp_path / "gpus.csv"
     for before in ("\x1b[32m", "\ufeff"):
