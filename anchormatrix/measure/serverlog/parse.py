@@ -11,9 +11,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from anchormatrix.measure.serverlog.bars import Bar, clock, denoise_bars
+from anchormatrix.measure.serverlog.bars import Bar, agrees, clock, denoise_bars
 from anchormatrix.measure.serverlog.grammar import RawLog, Segment, read_log
 from anchormatrix.measure.serverlog.prefix import Worker
 from anchormatrix.measure.serverlog.ranks import Ranks, group_sizes, is_diffuse, is_forward
@@ -163,6 +163,9 @@ class _Draft:
         first = min(whole, key=lambda timing: timing.diffuse_s, default=None)
         if first is None:
             return ""
+        if self._not_parts(first.stage_s):
+            lines = f"{len(first.stage_s)} diffuse lines name no rank"
+            return f"{lines}: the progress bar bears one of them out, not their sum"
         times = next(self.stages[worker] for worker in self.diffuse if self.ranks.order[worker] == first.rank)
         why = witnesses.doubt(self.segment, times, first.diffuse_s, self.bar)
         done, elapsed_s = max(self._states(), default=(0, 0))
@@ -170,6 +173,12 @@ class _Draft:
             return why
         by_bar = f"{elapsed_s / done:.3g} s per step by the bar ({clock(elapsed_s)} for {done}, to {1 / done:.2g} s)"
         return f"{why}; {by_bar}"
+
+    def _not_parts(self, stage_s: Sequence[float]) -> bool:
+        """Whether the one bar of the whole loop says that lines without a rank's name are no parts of one rank."""
+        if self.ranks.named or len(stage_s) < 2 or len(self.bar) != 1 or 2 * self.bar[0].total <= self.segment.steps:
+            return False
+        return agrees(self.bar, max(stage_s)) and not agrees(self.bar, sum(stage_s))
 
     def _outermost(self, kind: Callable[[str], bool]) -> tuple[str, ...]:
         """The stages of a kind with the fewest parts: an outer stage already contains those nested in it."""

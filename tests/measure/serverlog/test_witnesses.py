@@ -225,6 +225,17 @@ def test_alike_diffuse_lines_beside_stages_that_one_rank_logs_are_never_summed()
     assert one(text.replace("2.010000s", "3.000000s")).diffuse_s == pytest.approx(5.0)
 
 
+def test_lines_of_which_the_bar_bears_one_out_are_never_summed() -> None:
+    lines = stage("P.diffuse", "8.000000s", "") + stage("P.diffuse", "7.000000s", "") + stage("P.vae.decode", "1s", "")
+    request = one(begin(4) + bar(4, 4, "00:08") + "\n" + lines)
+    assert (request.diffuse_s, request.refused) == (
+        None,
+        "2 diffuse lines name no rank: the progress bar bears one of them out, not their sum",
+    )
+    for parts in (bar(4, 4, "00:15"), bar(2, 2, "00:08") + "\n" + bar(2, 2, "00:07")):
+        assert one(begin(4) + parts + "\n" + lines).diffuse_s == 15.0
+
+
 def test_diffuse_lines_alone_are_ranks_when_their_number_does_not_follow_the_steps() -> None:
     log = read(unnamed(4, 2.0, 2.1, rest=False) + unnamed(10, 5.0, 5.1, rest=False))
     assert [request.step_s for request in log.requests] == [0.5, 0.5]
