@@ -173,8 +173,13 @@ def _gpus(found: Source) -> _Gpus:
         rows.setdefault(card := first_free(rows), []).append(_lost(card, reason))
     if not rows:
         raise found.error(None, "lists no GPU", "a row per GPU")
+    again = [
+        card
+        for card, same in sorted(rows.items())
+        if len(same) > 1 and same[0].uuid and {gpu.uuid for gpu in same} == {same[0].uuid}
+    ]
     gpus = [
-        same[0] if len(same) == 1 else _lost(card, f"is listed {len(same)} times")
+        same[-1] if len(same) == 1 or card in again else _lost(card, f"is listed {len(same)} times")
         for card, same in sorted(rows.items())
     ]
     uuids = [gpu.uuid for gpu in gpus if gpu.uuid]
@@ -182,7 +187,8 @@ def _gpus(found: Source) -> _Gpus:
         _lost(gpu.card.id, f"has the uuid of another row: {gpu.uuid}") if uuids.count(gpu.uuid) > 1 else gpu
         for gpu in gpus
     ]
-    return _Gpus(tuple(once), beside(found.command, others))
+    notes = (f"`{found.command}` lists cards {', '.join(map(str, again))} again: the last row counts",) if again else ()
+    return _Gpus(tuple(once), (*beside(found.command, others), *notes))
 
 
 def _header(found: Source) -> tuple[int, list[str]]:

@@ -246,6 +246,16 @@ def test_processes_that_a_lost_card_keeps_the_tool_from_telling_are_not_told():
     assert (card.state.value, card.processes) == ("known", ())
 
 
+def test_of_a_listing_that_is_repeated_the_last_row_of_a_card_counts():
+    rows = GPUS[GPUS.index("0, GPU") :]
+    for between in ("", GPUS[: GPUS.index("0, GPU")]):
+        listing = parse_health(GPUS + between + rows.replace("40013 MiB", "5 MiB"))
+        assert [(card.state.value, card.hbm_used_mb) for card in listing.cards] == [("known", 3), ("known", 5)]
+        assert listing.notes == ("`nvidia-smi --query-gpu` lists cards 0, 1 again: the last row counts",)
+    lost = parse_health(GPUS + rows.replace(SECOND, "[GPU is lost]")).cards
+    assert [(card.state.value, card.reason) for card in lost] == [("known", ""), ("unusable", "is listed 2 times")]
+
+
 def test_words_that_nothing_runs_are_no_process():
     said = "No running processes found\n"
     for text in (said, PROCESSES.splitlines(keepends=True)[0] + said):
