@@ -103,7 +103,7 @@ def masking_words(bound: MaskBound) -> str:
 def waits_words(found: RankBubbles) -> str:
     """What the compute stream of a rank waits for."""
     if found.gap_ms <= 0:
-        return "the compute stream never waits"
+        return "the compute stream has no gap between its first and its last kernel of a step"
     text = (
         f"on rank {found.rank} the compute stream waits {found.gap_ms:.1f} of {found.span_ms:.1f} ms: "
         f"{100 * found.gap_released_ms / found.gap_ms:.0f} % of that in gaps that end when a collective does, "

@@ -35,7 +35,7 @@ from anchormatrix.captures.kineto_events import (
 from anchormatrix.captures.names import COMMUNICATION, COMPUTE, COPY, asks_operator, torch_family
 from anchormatrix.captures.naming.launching import Launch, launched_by
 from anchormatrix.captures.table import MOST_RANKS
-from anchormatrix.captures.torch.activity import KERNEL, LAUNCHES, OPERATORS, Activity, EmptyTraceError
+from anchormatrix.captures.torch.activity import KERNEL, OPERATORS, Activity, EmptyTraceError
 from anchormatrix.captures.torch.stream import DamagedError, Document, TraceEvent, TraceReader, written
 from anchormatrix.errors import InputError
 
@@ -73,11 +73,13 @@ class TraceFile:
 def is_trace(path: Path) -> bool:
     """Whether a JSON file looks like a Chrome trace: ``traceEvents`` anywhere, or a list of events.
 
-    A damaged gzip file counts as one, so that it is refused by name instead of passed over.
+    A damaged gzip file counts as one, so that it is refused by name instead of passed over, and so does an empty file.
     """
     try:
         with open_binary(path) as stream:
             head = stream.read(1 << 20)
+            if not head.strip():
+                return True
             if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"[":
                 return b'"ph"' in head
             while head:
@@ -116,6 +118,8 @@ def _read(path: Path, activity: Activity) -> Document:
             where=str(path),
             todo="the capture may have been cut off: capture again",
         ) from None
+    if document.empty:
+        raise EmptyTraceError("is empty", where=str(path), todo="the capture may have been cut off: capture again")
     if not document.listed:
         raise InputError("has no list of events", where=str(path), expected="a Chrome trace with traceEvents")
     return document
@@ -209,7 +213,8 @@ def _launched_by(asking: list[TraceEvent], activity: Activity) -> list[Launch]:
         category: [event.as_dict() for event in events if _correlation(event) in wanted]
         for category, events in activity.launches.items()
     }
-    return launched_by([event.as_dict() for event in asking], calls | activity.naming_collectives(), LAUNCHES)
+    groups = calls | activity.naming_collectives()
+    return launched_by([event.as_dict() for event in asking], groups, activity.launch_categories)
 
 
 def _text(value: Any) -> str:
@@ -225,7 +230,8 @@ def _times(events: Sequence[TraceEvent]) -> tuple[Int64s, Int64s, np.ndarray]:
 def _launch_times(events: list[TraceEvent], start: Int64s, activity: Activity) -> Int64s:
     """Return when each device event was launched on the host, ``UNLAUNCHED`` where the trace has launches and not its
     own (it was launched before the trace began); its own start in a trace without launches."""
-    calls = [call for name in LAUNCHES for call in activity.launches.get(name, ()) if _correlation(call) is not None]
+    every = (call for name in activity.launch_categories for call in activity.launches.get(name, ()))
+    calls = [call for call in every if _correlation(call) is not None]
     if all(_NO_LAUNCH.search(str(call.name)) for call in calls):
         return start
     at, good = nanoseconds(pa.array([written(call.ts) for call in calls], pa.string()))

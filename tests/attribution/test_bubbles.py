@@ -6,6 +6,7 @@ import pytest
 from attribution_tables import attention, capture_of, collective, compute
 
 from anchormatrix.attribution.bubbles import BubbleOptions, bubbles
+from anchormatrix.attribution.reading import waits_words
 from anchormatrix.errors import InputError
 
 
@@ -16,6 +17,11 @@ def one(rows, **options):
 def test_gaps_lie_between_the_first_and_the_last_compute_kernel():
     found = one([collective(0, 50), compute(50, 60), compute(90, 100), collective(100, 150)])
     assert (found.span_ms, found.busy_ms, found.gap_ms) == (0.05, 0.02, 0.03)
+
+
+def test_communication_behind_the_last_compute_kernel_is_not_said_to_be_no_wait():
+    found = one([compute(0, 100), collective(100, 200)])
+    assert waits_words(found) == "the compute stream has no gap between its first and its last kernel of a step"
 
 
 def test_only_compute_kernels_fill_the_compute_stream():

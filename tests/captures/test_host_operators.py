@@ -142,3 +142,14 @@ def test_a_real_servers_computing_is_its_operators(folder, products_us, computin
     assert 0.85 * computing_us < computing["dur_ns"].sum() / 1e3 < computing_us
     stage = step_rows(decompose(load_capture(REAL / folder)))
     assert all(row.host_ms > 0 for row in stage)
+
+
+def test_the_start_of_a_collective_is_host_time_and_no_unexplained_name(tmp_path):
+    events = [
+        op("PythonDispatchMode", 0, 100),
+        op("aten::mm", 10, 40),
+        op("c10d::allreduce_", 50, 90),
+        op("gloo:all_reduce", 60, 80, cat="cpu_op", tid=4),
+    ]
+    assert parts(step_of(tmp_path, *events)) == (100, 30, 20, 50, 0)
+    assert load_capture(tmp_path).findings == ()

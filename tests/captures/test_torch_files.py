@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from anchormatrix.captures.open import load_capture
-from anchormatrix.captures.table import Capture
+from anchormatrix.captures.table import OUTSIDE, Capture
 from anchormatrix.captures.torch import beside
 from anchormatrix.errors import InputError
 
@@ -65,6 +66,30 @@ def test_events_are_found_wherever_they_lie(tmp_path, text):
 def test_what_is_cut_off_inside_is_refused(tmp_path, text, what):
     with pytest.raises(InputError, match=what):
         read(tmp_path, text % KERNEL.replace('"', '\\"') if ":7," in text else text % KERNEL)
+
+
+@pytest.mark.parametrize("category", ["xpu_driver", "privateuse1_driver", "hip_runtime_api", "cuda_runtime"])
+def test_calls_of_any_runtime_or_driver_say_whose_step_a_kernel_is(tmp_path, category):
+    events = [
+        event("user_annotation", 1000, 100, name="ProfilerStep#1"),
+        event(category, 1005, 1, name="launchKernel", correlation=1),
+        event("kernel", 1010, 40, stream=7, correlation=1),
+        event("kernel", 1050, 30, stream=7, correlation=99),  # launched before the trace began
+    ]
+    capture = read(tmp_path, "[" + ",".join(events) + "]")
+    assert capture.kernels["step"].tolist() == [1, OUTSIDE]
+    assert capture.findings == ()
+
+
+@pytest.mark.parametrize("text", [b"", b" \n", gzip.compress(b"")])
+def test_an_empty_file_beside_a_rank_is_said(tmp_path, text):
+    name = "rank1.json.gz" if text[:2] == b"\x1f\x8b" else "rank1.json"
+    (tmp_path / name).write_bytes(text)
+    capture = read(tmp_path, "[" + KERNEL + "]")
+    assert capture.kernels["dur_ns"].tolist() == [100_000]
+    assert [found.text for found in capture.findings] == [f"rank 1 is left out: {tmp_path / name} is empty"]
+    with pytest.raises(InputError, match="is empty"):
+        load_capture(tmp_path, every_rank=True)
 
 
 def test_invalid_bytes_are_replaced_and_counted(tmp_path):

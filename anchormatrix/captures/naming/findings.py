@@ -9,9 +9,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anchormatrix.captures.names import ASKED, FUSED, LOOKALIKE, UNRECOGNISED, meaning
+from anchormatrix.captures.names import ASKED, FUSED, HOST, LOOKALIKE, UNRECOGNISED, meaning
 from anchormatrix.captures.naming.mangled import qualified_name
-from anchormatrix.captures.table import is_collective
+from anchormatrix.captures.table import is_collective, is_core
 from anchormatrix.records.finding import Finding
 
 _SHOWN = 3
@@ -23,7 +23,9 @@ def name_findings(kernels: pd.DataFrame) -> list[Finding]:
     if kernels.empty:
         return []
     collective = is_collective(kernels)
-    computing, communicating = _doubtful(kernels, ~collective), _doubtful(kernels, collective)
+    # The host's own time, as that of the start of a collective, counts as neither.
+    computing = _doubtful(kernels, ~collective & ~is_core(kernels, HOST))
+    communicating = _doubtful(kernels, collective)
     unknown = _masked(kernels, (kernels["family"] == UNRECOGNISED).to_numpy())
     return [
         *_finding(computing[LOOKALIKE], *_LOOKALIKE),

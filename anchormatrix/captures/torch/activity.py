@@ -30,7 +30,7 @@ _HOST = frozenset(
     ("", "none", "cpu_instant_event", "overhead", "trace", "external_correlation", "fwdbwd", "ac2g", "itrace")
 )
 _BESIDE = frozenset(("gpu_user_annotation", "cuda_sync", "cuda_event", "xpu_sync", "cuda_profiler_range"))
-_CALLS = re.compile(r"(?:^|_)(?:runtime|driver)$")
+_CALLS = re.compile(r"(?:^|_)(?:runtime|driver)(?:_api)?$")
 _STARTS_WORK = re.compile(r"launch|memcpy|memset|enqueue|submit|execute", re.IGNORECASE)
 
 
@@ -101,12 +101,19 @@ class Activity:
             self.host.append((category, event))
         elif _CALLS.search(category):
             self._call(category, event)
+            event.ts, event.dur = event.ts.copy(), event.dur.copy()
+            self.launches.setdefault(category, []).append(event)
         elif category in _BESIDE or (category not in _HOST and _runs_on_device(category, event)):
             self._on_device[category] += 1
 
     def _call(self, category: str, event: TraceEvent) -> None:
         if _STARTS_WORK.search(str(event.name)):
             self._started[category] += 1
+
+    @property
+    def launch_categories(self) -> tuple[str, ...]:
+        """The categories of the calls read, those known first; any runtime or driver starts kernels."""
+        return (*LAUNCHES, *(category for category in self.launches if category not in LAUNCHES))
 
     @property
     def unknown(self) -> dict[str, int]:

@@ -79,12 +79,14 @@ class TraceEvent(msgspec.Struct, gc=False):
 
 @dataclass
 class Document:
-    """What a trace holds beside its events. ``rank``: as stated; ``replaced``: places that were no UTF-8."""
+    """What a trace holds beside its events. ``rank``: as stated; ``replaced``: places that were no UTF-8; ``empty``:
+    the file holds nothing at all."""
 
     rank: int | None = None
     closed: bool = True
     listed: int = 0
     replaced: int = 0
+    empty: bool = False
 
 
 _events = msgspec.json.Decoder(list[TraceEvent | str | int | float | list[Any] | None])
@@ -109,7 +111,9 @@ class TraceReader:
         self._more()
         self._at = 3 if self._text.startswith(b"\xef\xbb\xbf") else 0
         start = self._next()
-        if start == b"[":
+        if not start:
+            self.found.empty = True
+        elif start == b"[":
             self._at += 1
             self.found.listed, self.found.closed = 1, self._elements()
         elif start == b"{":
