@@ -49,11 +49,12 @@ def load_capture(directory: Path | str, *, limit_pct: float = LIMIT_PCT, every_r
     steps = [path for path in files if "step_trace_time" in path.name and _is(path, ".csv")]
     if kernels or steps:
         return _load_ascend(root, kernels, steps, limit_pct, every_rank)
-    traces = [path for path in files if _is(path, ".json") and is_trace(path)]
+    written = [path for path in files if _is(path, ".json")]
+    traces = [path for path in written if is_trace(path)]
     if views := [path for path in traces if is_trace_view(path)]:
         return _load_trace_views(root, views, limit_pct, every_rank)
     if traces:
-        return _load_kineto(root, traces, limit_pct, every_rank)
+        return _load_kineto(root, traces, _of_other_ranks(root, written, traces), limit_pct, every_rank)
     raise InputError(
         f"holds no profiler output ({len(files)} files)",
         where=str(root),
@@ -205,7 +206,13 @@ def _with_step(one: RankKernels, steps: pd.DataFrame, rank: int, notes: list[str
     return replace(one, table=one.table.set_column(one.table.column_names.index("step"), "step", step))
 
 
-def _load_kineto(root: Path, files: list[Path], limit_pct: float, every_rank: bool) -> Capture:
+def _of_other_ranks(root: Path, written: list[Path], traces: list[Path]) -> list[Path]:
+    """Return the files without events that state a rank of which there is no trace: cut off before its events."""
+    known = {None, *(_stated_rank(root, path) for path in traces)}
+    return [path for path in written if path not in traces and _stated_rank(root, path) not in known]
+
+
+def _load_kineto(root: Path, files: list[Path], cut: list[Path], limit_pct: float, every_rank: bool) -> Capture:
     notes: list[str] = []
     found = dict(zip(files, read_beside(files, _read_or_empty), strict=True))
     held = {path: one for path, one in found.items() if isinstance(one, TraceFile)}
@@ -213,6 +220,7 @@ def _load_kineto(root: Path, files: list[Path], limit_pct: float, every_rank: bo
         one.bad.refuse_above(limit_pct, one.rows_read, str(path))
     empty = {path: one for path, one in found.items() if isinstance(one, EmptyTraceError)}
     empty |= {path: _empty(path, "has no usable event") for path, one in held.items() if not one.table.num_rows}
+    empty |= {path: _empty(path, "holds no list of events") for path in cut}
     if any(one.devices for one in held.values()):
         hosts = [path for path, one in held.items() if not one.devices]
         empty |= {path: _empty(path, "holds host operators only, beside ranks with a device") for path in hosts}

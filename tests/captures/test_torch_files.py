@@ -92,6 +92,16 @@ def test_an_empty_file_beside_a_rank_is_said(tmp_path, text):
         load_capture(tmp_path, every_rank=True)
 
 
+def test_a_rank_cut_off_before_its_events_is_said_and_other_files_of_a_rank_are_not(tmp_path):
+    (tmp_path / "rank1.json").write_text('{"schemaVersion": 1, "deviceProper')
+    (tmp_path / "rank0_memory.json").write_text("{}")
+    capture = read(tmp_path, "[" + KERNEL + "]")
+    texts = [found.text for found in capture.findings]
+    assert texts == [f"rank 1 is left out: {tmp_path / 'rank1.json'} holds no list of events"]
+    with pytest.raises(InputError, match="holds no list of events"):
+        load_capture(tmp_path, every_rank=True)
+
+
 def test_invalid_bytes_are_replaced_and_counted(tmp_path):
     damaged = KERNEL.encode().replace(b"gemm", b"ge\xff\xfem")
     capture = read(tmp_path, b'{"traceEvents":[' + damaged + b"," + OTHER.encode() + b"]}")
