@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
 
@@ -45,7 +45,10 @@ class Group:
 
 
 def groups_of(kernels: pd.DataFrame) -> list[Group]:
-    """Return the collectives of one rank's kernels by (family, communicator), the longest total first."""
+    """Return the collectives of one rank's kernels by (family, communicator), the longest total first.
+
+    A kernel that names no communicator and runs within a call of its family is that call's own work, no other call.
+    """
     rows = kernels.loc[is_collective(kernels), ["family", "communicator", "start_ns", "dur_ns"]]
     families, communicators = rows["family"].cat, rows["communicator"].cat
     key = (
@@ -62,7 +65,21 @@ def groups_of(kernels: pd.DataFrame) -> list[Group]:
             first = int(block[0])
             family, communicator = (str(one.categories[one.codes.iloc[first]]) for one in (families, communicators))
             found.append(Group(family, communicator, start[block], end[block]))
+    found = [kept for group in found if (kept := _beside_calls(group, found)) is not None]
     return sorted(found, key=lambda group: (-group.sum_ns, group.label))
+
+
+def _beside_calls(group: Group, groups: Sequence[Group]) -> Group | None:
+    """The group without the kernels that calls on a communicator enclose; None when nothing is left of it."""
+    calls = [other for other in groups if other.family == group.family and other.communicator]
+    if group.communicator or not calls:
+        return group
+    begin, end = (np.concatenate([getattr(call, edge) for call in calls]) for edge in ("start", "end"))
+    order = np.argsort(begin, kind="stable")
+    latest = np.maximum.accumulate(end[order])
+    before = np.searchsorted(begin[order], group.start, side="right") - 1
+    apart = (before < 0) | (latest[before] < group.end)
+    return Group(group.family, "", group.start[apart], group.end[apart]) if apart.any() else None
 
 
 def collectives(capture: Capture, *, layers: int | None = None, steps: int | None = None) -> Collectives:

@@ -63,8 +63,8 @@ def check_imbalance(table: pd.DataFrame) -> list[Finding]:
     if 100 * (most["computing_ns"] - least["computing_ns"]) <= _IMBALANCE_PCT * most["stage_ns"]:
         return []
     text = (
-        f"the ranks end together and share the work unevenly: of {ms(most['stage_ns']):.1f} ms rank {most['rank']} "
-        f"computes {ms(most['computing_ns']):.1f} ms and rank {least['rank']} {ms(least['computing_ns']):.1f} ms"
+        f"the ranks end together and share the work unevenly: of {ms(most['stage_ns']):.4g} ms rank {most['rank']} "
+        f"computes {ms(most['computing_ns']):.4g} ms and rank {least['rank']} {ms(least['computing_ns']):.4g} ms"
     )
     return [Finding("imbalance", text, (most["rank"], least["rank"]))]
 

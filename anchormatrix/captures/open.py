@@ -139,7 +139,9 @@ def _load_ascend(
     ranks = _ranks(root, kernel_files or own, notes)
     held = [path for path in kernel_files if holds_rows(path)]
     empty = {path: ranks[path] for path in kernel_files if path not in held}
-    findings = _left_out(empty, "has a header and no rows", bool(held), every_rank)
+    findings = _left_out(empty, "holds no row", bool(held), every_rank)
+    bare = {folder: _stated_rank(root, folder / "x") for folder in _without(root, (*kernel_files, *step_files))}
+    findings += _left_out(bare, "holds neither kernels nor steps", True, every_rank)
     read = [one for one in _read_all(held, read_kernel_details) if isinstance(one, RankKernels)]
     for path, one in zip(held, read, strict=True):
         one.bad.refuse_above(limit_pct, one.rows_read, str(path))
@@ -162,12 +164,22 @@ def _load_ascend(
     )
 
 
-def _left_out(empty: Mapping[Path, int], what: str, others: bool, every_rank: bool) -> list[Finding]:
+def _without(root: Path, files: Iterable[Path]) -> list[Path]:
+    """Return the folders of ranks below ``root`` (``…_ascend_pt``, as torch_npu names them) with none of the files."""
+    folders = (path for path in root.rglob("*_ascend_pt") if path.is_dir())
+    return sorted(path for path in folders if not any(one.is_relative_to(path) for one in files))
+
+
+def _left_out(empty: Mapping[Path, int | None], what: str, others: bool, every_rank: bool) -> list[Finding]:
     """Return a finding for the ranks whose files are empty; raise when they are all there is, or all are asked for."""
     for path in empty:
         if every_rank or not others:
             raise InputError(what, where=str(path), todo="the capture is empty: capture again")
-    return [Finding("empty_rank", f"rank {rank} is left out: {path} {what}", (rank,)) for path, rank in empty.items()]
+    return [
+        Finding("empty_rank", f"{'a rank' if rank is None else f'rank {rank}'} is left out: {path} {what}", ranks)
+        for path, rank in empty.items()
+        for ranks in [() if rank is None else (rank,)]
+    ]
 
 
 def _load_trace_views(root: Path, paths: list[Path], limit_pct: float, every_rank: bool) -> Capture:

@@ -38,6 +38,15 @@ def test_calls_are_grouped_by_family_and_communicator_on_every_rank():
     assert (first.mean_ms, first.median_ms, first.max_ms, first.union_ms) == (0.007, 0.007, 0.01, 0.014)
 
 
+def test_a_kernel_without_communicator_inside_a_call_of_its_family_is_that_call():
+    rows = [collective(0, 100), collective(5, 95, communicator=""), collective(200, 290, communicator="")]
+    assert [(f.communicator, f.calls, f.sum_ms) for _, f in families(rows)] == [("445", 1, 0.1), ("", 1, 0.09)]
+    rows = [collective(0, 100), collective(50, 60), collective(70, 95, communicator="")]
+    assert [(f.communicator, f.calls) for _, f in families(rows)] == [("445", 2)]
+    other = [collective(0, 100, "allGather"), collective(5, 95, communicator="")]
+    assert [f.family for _, f in families(other)] == ["allGather", "alltoall"]
+
+
 def test_exposed_time_of_a_family_lies_beside_no_compute():
     ((_, found),) = families([collective(0, 10), collective(10, 14), compute(6, 12)])
     assert (found.union_ms, found.exposed_ms) == (0.014, 0.008)

@@ -113,13 +113,13 @@ def test_a_missing_directory_is_refused(tmp_path):
 def test_a_file_with_a_header_and_no_rows_is_an_empty_capture(tmp_path):
     path = tmp_path / "kernel_details.csv"
     path.write_text(HEADER + "\n")
-    with pytest.raises(InputError, match="has a header and no rows"):
+    with pytest.raises(InputError, match="holds no row"):
         load_capture(tmp_path)
 
 
 def test_a_header_without_a_line_end_is_an_empty_capture(tmp_path):
     ascend(tmp_path, "rank0").write_text(HEADER)
-    with pytest.raises(InputError, match="has a header and no rows"):
+    with pytest.raises(InputError, match="holds no row"):
         load_capture(tmp_path)
 
 
@@ -219,7 +219,18 @@ def test_an_empty_rank_does_not_refuse_the_others_unless_asked(tmp_path):
     capture = load_capture(tmp_path)
     assert capture.ranks == (0,)
     assert [(one.kind, one.ranks) for one in capture.findings] == [("empty_rank", (1,)), ("empty_rank", (2,))]
-    with pytest.raises(InputError, match=r"rank1.*has a header and no rows"):
+    with pytest.raises(InputError, match=r"rank1.*holds no row"):
+        load_capture(tmp_path, every_rank=True)
+
+
+def test_a_ranks_folder_without_any_table_is_said(tmp_path):
+    ascend(tmp_path, "rank1_ascend_pt")
+    (tmp_path / "rank0_ascend_pt" / "ASCEND_PROFILER_OUTPUT").mkdir(parents=True)
+    capture = load_capture(tmp_path)
+    (finding,) = capture.findings
+    assert (capture.ranks, finding.kind, finding.ranks) == ((1,), "empty_rank", (0,))
+    assert finding.text.endswith("rank0_ascend_pt holds neither kernels nor steps")
+    with pytest.raises(InputError, match="rank0_ascend_pt: holds neither kernels nor steps"):
         load_capture(tmp_path, every_rank=True)
 
 
