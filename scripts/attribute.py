@@ -15,7 +15,7 @@ from anchormatrix.attribution.bubbles import RELEASE_NS
 from anchormatrix.attribution.hiding import DRAIN_RATIO
 from anchormatrix.attribution.layers import ORDERS
 from anchormatrix.attribution.summary import AttributionOptions, attribute_directory
-from anchormatrix.cli.analysis import capture_parser, positive, show
+from anchormatrix.cli.analysis import capture_parser, positive, show, show_read
 from anchormatrix.cli.command import CANNOT, FINDING, run
 from anchormatrix.records.attribution import AttributionStatus
 from anchormatrix.records.form import parse_form
@@ -68,6 +68,8 @@ def main() -> int:
     if result.status is not AttributionStatus.ANALYSED or result.steps is None:
         print(f"attribute.py: {result.reason}", file=sys.stderr)
         return CANNOT
+    ranks = [row.rank for row in result.steps.ranks]
+    show_read(result.rows_read or 0, ranks, result.family or "", result.rows_unusable or {}, result.notes or ())
     show(f"Step ({result.steps.why})", map(plain, result.steps.ranks))
     if result.steps.outside:
         show("Outside every step", map(plain, result.steps.outside))

@@ -44,9 +44,8 @@ def main() -> int:
         beside = [plain(row) for row in outside(capture)]
         chosen.append(slowest_rank(step.ranks) or step.ranks[0])
         steps.append({"profile_dir": str(directory), **plain(step), "outside": beside})
-        findings += [
-            Finding(one.kind, f"{name}: {one.text}", one.ranks) for one in step_findings(capture, table, choice.step)
-        ]
+        said = (*capture.findings, *step_findings(capture, table, choice.step))
+        findings += [Finding(one.kind, f"{name}: {one.text}", one.ranks) for one in said]
         show(f"{name} = {directory}: {choice.why}, slowest rank {steps[-1]['slowest_rank']}", steps[-1]["ranks"])
         if beside:
             show(f"{name}: outside every step", beside)

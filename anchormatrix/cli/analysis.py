@@ -64,12 +64,17 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 def load(args: argparse.Namespace) -> Capture:
     """Read the capture and say what was read."""
     capture = load_capture(args.profile_dir, limit_pct=args.unusable_pct, every_rank=args.every_rank)
-    unusable = ", ".join(f"{count} {cause}" for cause, count in capture.rows_unusable.items())
-    ranks = ", ".join(map(str, capture.ranks)) or "none"
-    print(f"{capture.rows_read} rows of ranks {ranks} ({capture.family}), unusable: {unusable or 'none'}")
-    for note in capture.notes:
-        print(f"note: {note}")
+    show_read(capture.rows_read, capture.ranks, capture.family, capture.rows_unusable, capture.notes)
     return capture
+
+
+def show_read(rows: int, ranks: Iterable[int], family: str, unusable: Mapping[str, int], notes: Iterable[str]) -> None:
+    """Print what was read of a capture, and what could not be used."""
+    causes = ", ".join(f"{count} {cause}" for cause, count in unusable.items())
+    listed = ", ".join(map(str, ranks)) or "none"
+    print(f"{rows} rows of ranks {listed} ({family}), unusable: {causes or 'none'}")
+    for note in notes:
+        print(f"note: {note}")
 
 
 def show(title: str, rows: Iterable[Mapping[str, Any]], columns: Sequence[str] | None = None) -> None:

@@ -253,3 +253,15 @@ def test_a_missing_directory_is_one_line_and_exit_code_2(command, tmp_path, name
     assert code == 2
     assert err.count("\n") == 1
     assert "no such file or directory" in err
+
+
+def test_a_difference_names_what_the_files_themselves_say(command, tmp_path):
+    """A rank of which nothing was captured is told beside the difference too."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        event = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 1, "dur": 5}
+        (tmp_path / name / "rank0.json").write_text(json.dumps({"traceEvents": [event]}))
+    (tmp_path / "b" / "rank1.json").write_text('{"traceEvents": [{"ph": "M", "name": "process_name", "pid": 0}]}')
+    code, _, _, values = command("stage_delta", "--profile-dir", tmp_path / "a", "--profile-dir", tmp_path / "b")
+    assert code == 1
+    assert [(found["kind"], found["ranks"]) for found in values["findings"]] == [("empty_rank", [1])]

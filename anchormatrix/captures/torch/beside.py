@@ -15,7 +15,6 @@ from anchormatrix.errors import AnchorMatrixError, InputError, quoted_line
 
 T = TypeVar("T")
 
-_ROOT = Path(__file__).resolve().parents[3]
 _WORTH_A_PROCESS = 32 << 20  # bytes of text; below, starting Python takes longer than reading
 _PACKED = 12  # bytes of a trace in one byte of its gzip file
 
@@ -43,7 +42,6 @@ def _in_a_process(path: Path, read: Callable[[Path], T]) -> T:
         input=pickle.dumps((read, path)),
         capture_output=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")])},
     )
     if done.returncode:
         last = quoted_line(done.stderr.decode(errors="replace").strip().rpartition("\n")[2])
