@@ -17,7 +17,7 @@ from anchormatrix.attribution.differences import delta
 from anchormatrix.attribution.slowest import slowest_rank
 from anchormatrix.attribution.steps import choose_step, chosen_step, decompose, outside, step_findings
 from anchormatrix.captures.open import load_capture
-from anchormatrix.cli.analysis import add_json, add_limit, finish, show
+from anchormatrix.cli.analysis import add_json, add_refusals, finish, show
 from anchormatrix.cli.command import run
 from anchormatrix.errors import InputError
 from anchormatrix.records.finding import Finding
@@ -30,14 +30,14 @@ def main() -> int:
     parser.add_argument(
         "--profile-dir", type=Path, action="append", required=True, metavar="D", help="give it twice: A, then B"
     )
-    add_limit(parser)
+    add_refusals(parser)
     add_json(parser)
     args = parser.parse_args()
     if len(args.profile_dir) != 2:
         raise InputError(f"{len(args.profile_dir)} captures given", where="--profile-dir", expected="two: A, then B")
     chosen, steps, findings = [], [], []
     for name, directory in zip("AB", args.profile_dir, strict=True):
-        capture = load_capture(directory, limit_pct=args.unusable_pct)
+        capture = load_capture(directory, limit_pct=args.unusable_pct, every_rank=args.every_rank)
         table = decompose(capture)
         choice = choose_step(table)
         step = chosen_step(table, choice)

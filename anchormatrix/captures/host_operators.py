@@ -1,14 +1,16 @@
-"""Host operators of a torch trace without a device: what its main thread computes, what only hands on, and gloo.
+"""Host operators of a torch trace without a device: what its threads compute, what only hands on, and gloo.
 
 A kernel is an operator that computes, whole, with the allocations and casts that it calls. All else that is recorded on
-that thread (dispatch modes, autograd functions, Python functions, composite operators, the start of a collective) is
-host overhead for as long as none of what it calls runs.
+its thread (dispatch modes, autograd functions, Python functions, composite operators, the start of a collective) is
+host overhead for as long as none of what it calls runs. Every thread that runs operators counts (the backward pass of
+autograd has one of its own), but gloo's: what those run is their collective. Times of threads are never added up: a
+rank computes while any of its threads does.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -27,64 +29,75 @@ def operator_table(
     operators: list[Event], complete: list[Event], windows: Sequence[Window], bad: UnusableRows
 ) -> tuple[pa.Table, int]:
     """Return the kernels of a trace without a device, and how many events were read."""
-    transfers = [event for event in complete if str(event.get("name", "")).startswith("gloo:")]
-    operators = [event for event in operators if not str(event.get("name", "")).startswith("gloo:")]
+    transfers = [event for event in complete if _is_gloo(event)]
+    operators = [event for event in operators if not _is_gloo(event)]
     read = len(operators) + len(transfers)
     operators, start, dur = usable_events(operators, bad)
-    thread = _busiest_thread(operators, dur)
+    threads = _working_threads(operators, dur, {_thread(event) for event in transfers})
     transfers, transfer_start, transfer_dur = usable_events(transfers, bad)
     communicators = _gloo_groups(transfer_start, operators, start, dur)
-    functions = [event for event in complete if event.get("cat") == _PYTHON and _thread(event) == thread]
-    read += len(functions) if operators else 0
+    functions = [event for event in complete if event.get("cat") == _PYTHON and _thread(event) in threads]
+    read += len(functions)
+    functions, function_start, function_dur = usable_events(functions, bad)
     steps = {(window.start_ns, window.end_ns - window.start_ns) for window in windows}
-    mine = [
-        (event, begin, length)
-        for event, begin, length in zip(operators, start.tolist(), dur.tolist(), strict=True)
-        if _thread(event) == thread and (begin, length) not in steps
-    ]
-    functions, function_start, function_dur = usable_events(functions if operators else [], bad)
-    mine += zip(functions, function_start.tolist(), function_dur.tolist(), strict=True)
-    names = [str(event.get("name", "")) for event, _, _ in mine]
-    works = [work_of(name, python=event.get("cat") == _PYTHON) for (event, _, _), name in zip(mine, names, strict=True)]
-    rows = _Thread(names, works, [begin for _, begin, _ in mine], [length for _, _, length in mine]).rows()
-    tid = thread[1]
-    all_start = np.concatenate([np.asarray([row[2] for row in rows], np.int64), transfer_start])
+    recorded: dict[tuple[str, str], list[tuple[Event, int, int]]] = {thread: [] for thread in threads}
+    for event, begin, length in zip(operators, start.tolist(), dur.tolist(), strict=True):
+        if _thread(event) in recorded and (begin, length) not in steps:
+            recorded[_thread(event)].append((event, begin, length))
+    for event, begin, length in zip(functions, function_start.tolist(), function_dur.tolist(), strict=True):
+        recorded[_thread(event)].append((event, begin, length))
+    rows = [(thread[1], *row) for thread, mine in recorded.items() for row in _Thread(mine).rows()]
+    all_start = np.concatenate([np.asarray([row[3] for row in rows], np.int64), transfer_start])
     table = kernel_table(
         step_of(all_start, windows),
-        [tid if core == COMPUTE else f"host {tid}" for core, *_ in rows]
+        [tid if core == COMPUTE else f"host {tid}" for tid, core, *_ in rows]
         + [f"gloo {event.get('tid', '')}" for event in transfers],
-        [core for core, *_ in rows] + [COMMUNICATION] * len(transfers),
-        [name for _, name, *_ in rows] + [str(event["name"]) for event in transfers],
+        [core for _, core, *_ in rows] + [COMMUNICATION] * len(transfers),
+        [name for _, _, name, *_ in rows] + [str(event["name"]) for event in transfers],
         [""] * len(rows) + [torch_family(str(event["name"])) for event in transfers],
         [""] * len(rows) + communicators,
         all_start,
-        np.concatenate([np.asarray([row[3] for row in rows], np.int64), transfer_dur]),
+        np.concatenate([np.asarray([row[4] for row in rows], np.int64), transfer_dur]),
     )
     return table, read
+
+
+def _is_gloo(event: Event) -> bool:
+    return str(event.get("name", "")).startswith("gloo:")
 
 
 def _thread(event: Event) -> tuple[str, str]:
     return str(event.get("pid", "")), str(event.get("tid", ""))
 
 
-def _busiest_thread(operators: list[Event], dur: Int64s) -> tuple[str, str]:
+def _working_threads(
+    operators: list[Event], dur: Int64s, of_gloo: Container[tuple[str, str]]
+) -> dict[tuple[str, str], int]:
+    """Return the threads whose operators count, with the time of these, in order of appearance.
+
+    The busiest always counts: a trace may show gloo's operations on the thread that started them.
+    """
     busy: dict[tuple[str, str], int] = defaultdict(int)
     for event, length in zip(operators, dur.tolist(), strict=True):
         busy[_thread(event)] += length
-    return max(busy, key=lambda thread: busy[thread], default=("", ""))
+    busiest = max(busy.values(), default=0)
+    return {thread: time for thread, time in busy.items() if time == busiest or thread not in of_gloo}
 
 
 class _Thread:
     """The operators and Python functions of one thread as a tree, times in ns."""
 
-    def __init__(self, names: list[str], works: list[Work], start: list[int], dur: list[int]) -> None:
-        self.names, self.works, self.start, self.dur = names, works, start, dur
-        self.order = np.lexsort((-np.asarray(dur, np.int64), np.asarray(start, np.int64))).tolist()
+    def __init__(self, recorded: Sequence[tuple[Event, int, int]]) -> None:
+        self.names = [str(event.get("name", "")) for event, _, _ in recorded]
+        python = [event.get("cat") == _PYTHON for event, _, _ in recorded]
+        self.works = [work_of(name, python=is_python) for name, is_python in zip(self.names, python, strict=True)]
+        self.start, self.dur = [begin for _, begin, _ in recorded], [length for _, _, length in recorded]
+        self.order = np.lexsort((-np.asarray(self.dur, np.int64), np.asarray(self.start, np.int64))).tolist()
         self.children: dict[int, list[int]] = defaultdict(list)
         self.roots: list[int] = []
         opened: list[int] = []
         for index in self.order:
-            while opened and self._end(opened[-1]) <= start[index]:
+            while opened and self._end(opened[-1]) <= self.start[index]:
                 opened.pop()
             (self.children[opened[-1]] if opened else self.roots).append(index)
             opened.append(index)

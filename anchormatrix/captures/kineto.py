@@ -1,7 +1,7 @@
 """Torch (Kineto) Chrome traces: one file per rank, plain or gzip, of a GPU run or of a CPU run with gloo.
 
-On a GPU the kernels are the events of the device; on a CPU run there is no device, so the compute is what the busiest
-thread's operators do, and the communication is the ``gloo:`` operations.
+On a GPU the kernels are the events of the device; on a CPU run there is no device, so the compute is what the
+operators of its threads do, and the communication is the ``gloo:`` operations.
 """
 
 from __future__ import annotations

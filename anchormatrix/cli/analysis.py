@@ -25,7 +25,7 @@ def positive(text: str) -> int:
 
 
 def capture_parser(description: str | None) -> argparse.ArgumentParser:
-    """Return a parser with ``--profile-dir``, ``--unusable-pct`` and ``--json``."""
+    """Return a parser with ``--profile-dir``, ``--every-rank``, ``--unusable-pct`` and ``--json``."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--profile-dir",
@@ -35,18 +35,18 @@ def capture_parser(description: str | None) -> argparse.ArgumentParser:
         help="directory the profiler wrote to: ASCEND_PROFILER_OUTPUT of each rank, or one torch trace per rank; all "
         "ranks below it are read",
     )
+    add_refusals(parser)
+    add_json(parser)
+    return parser
+
+
+def add_refusals(parser: argparse.ArgumentParser) -> None:
+    """Add what refuses a capture: an empty rank, on demand, and too many unusable rows."""
     parser.add_argument(
         "--every-rank",
         action="store_true",
         help="refuse a capture of which a rank is empty, instead of reading the others",
     )
-    add_limit(parser)
-    add_json(parser)
-    return parser
-
-
-def add_limit(parser: argparse.ArgumentParser) -> None:
-    """Add the share of unusable rows above which a capture is refused."""
     parser.add_argument(
         "--unusable-pct",
         type=float,

@@ -256,7 +256,7 @@ def test_a_missing_directory_is_one_line_and_exit_code_2(command, tmp_path, name
 
 
 def test_a_difference_names_what_the_files_themselves_say(command, tmp_path):
-    """A rank of which nothing was captured is told beside the difference too."""
+    """A rank of which nothing was captured is told beside the difference too, and refused where all are asked for."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         event = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 1, "dur": 5}
@@ -265,3 +265,7 @@ def test_a_difference_names_what_the_files_themselves_say(command, tmp_path):
     code, _, _, values = command("stage_delta", "--profile-dir", tmp_path / "a", "--profile-dir", tmp_path / "b")
     assert code == 1
     assert [(found["kind"], found["ranks"]) for found in values["findings"]] == [("empty_rank", [1])]
+    each = ("--profile-dir", tmp_path / "a", "--profile-dir", tmp_path / "b", "--every-rank")
+    code, _, err, _ = command("stage_delta", *each)
+    assert code == 2
+    assert "rank1.json: holds no kernel and no operator" in err

@@ -95,6 +95,48 @@ def test_host_time_beside_communication_is_exposed_communication(tmp_path):
     assert parts(row) == (1000, 100, 500, 300, 100)
 
 
+def test_the_threads_of_a_rank_are_united_and_never_added_up(tmp_path):
+    """The second thread computes 300 to 900, of which the first computes 300 to 500 too; its wrapper ends at 950."""
+    row = step_of(
+        tmp_path,
+        STEP,
+        op("PythonDispatchMode", 0, 600),
+        op("aten::mm", 100, 500),
+        op("autograd::engine::evaluate_function: MmBackward0", 250, 950, tid=3),
+        op("aten::mm", 300, 900, tid=3),
+    )
+    assert parts(row) == (1000, 800, 0, 150, 50)
+
+
+def test_operators_on_the_threads_of_gloo_are_their_collective(tmp_path):
+    row = step_of(
+        tmp_path,
+        STEP,
+        op("aten::mm", 0, 400),
+        op("gloo:all_gather", 400, 700, cat="user_annotation", tid=2),
+        op("aten::copy_", 450, 650, tid=2),
+    )
+    assert parts(row) == (1000, 400, 300, 0, 300)
+
+
+def test_gloo_on_the_thread_that_started_it_leaves_that_thread_its_operators(tmp_path):
+    row = step_of(tmp_path, STEP, op("aten::mm", 0, 400), op("gloo:all_reduce", 300, 700, cat="user_annotation"))
+    assert parts(row) == (1000, 400, 300, 0, 300)
+
+
+def test_a_worker_of_a_pool_that_has_nothing_to_do_is_idle(tmp_path):
+    row = step_of(
+        tmp_path,
+        STEP,
+        op("aten::mm", 0, 400),
+        op("concurrent/futures/thread.py(81): _worker", 0, 1000, cat="python_function", tid=3),
+        op("<built-in method get of _queue.SimpleQueue object at 0x7f>", 0, 500, cat="python_function", tid=3),
+        op("engine.py(7): encode", 500, 700, cat="python_function", tid=3),
+        op("aten::mm", 550, 650, tid=3),
+    )
+    assert parts(row) == (1000, 500, 0, 100, 400)
+
+
 def test_the_difference_of_two_forms_names_dispatch_and_gloo_where_the_products_are_equal(tmp_path):
     one = step_of(tmp_path / "a", op("ProfilerStep#1", 0, 250, cat="user_annotation"), op("aten::mm", 0, 231))
     two = step_of(

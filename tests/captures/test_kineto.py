@@ -119,10 +119,12 @@ CPU = [
     event("gloo:all_to_all", "user_annotation", 112, 60, tid=1),
     event("aten::mul", "cpu_op", 135, 10, tid=1),
     event("aten::other_thread", "cpu_op", 0, 50, tid=2),
+    event("aten::copy_", "cpu_op", 120, 20, tid=3),  # a part of gloo's work on a thread of gloo
+    event("gloo:all_to_all", "user_annotation", 112, 60, tid=3),
 ]
 
 
-def test_a_cpu_run_computes_in_its_main_threads_operators_and_communicates_over_gloo(tmp_path):
+def test_a_cpu_run_computes_in_the_operators_of_its_threads_and_communicates_over_gloo(tmp_path):
     rows = rows_of(written(tmp_path, CPU))
     assert [(r["name"], r["core"], r["start_ns"], r["dur_ns"]) for r in rows] == [
         ("aten::linear", "host", 0, 2_000),  # its own time, before and after what it calls
@@ -130,6 +132,8 @@ def test_a_cpu_run_computes_in_its_main_threads_operators_and_communicates_over_
         ("aten::addmm", "compute", 2_000, 96_000),
         ("c10d::alltoall_base_", "host", 110_000, 20_000),
         ("aten::mul", "compute", 135_000, 10_000),
+        ("aten::other_thread", "compute", 0, 50_000),
+        ("gloo:all_to_all", "communication", 112_000, 60_000),
         ("gloo:all_to_all", "communication", 112_000, 60_000),
     ]
     assert (rows[-1]["family"], rows[-1]["communicator"]) == ("alltoall", "5")

@@ -13,8 +13,9 @@ _MACHINERY = ("autograd", "torch", "profiler", "inductor", "prim")
 _FUSED = re.compile(r"(?:^|_)cpp_fused_")  # kernels that inductor wrote (torch/_inductor/codegen/cpp.py)
 _WAITS = re.compile(
     r".*functional::wait_tensor"
-    r"|<built-in (?:method|function) (?:wait|sleep|acquire|select|poll|recv\w*|synchronize)\b.*"
+    r"|<built-in (?:method|function) (?:wait|sleep|acquire|select|poll|recv\w*|synchronize|get of _queue)\b.*"
     r"|(?:.*/)?(?:threading|selectors|queue|time)\.py\(\d+\): (?:wait|select|get|sleep|acquire|join)"
+    r"|(?:.*/)?concurrent/futures/thread\.py\(\d+\): _worker"  # its own time is waiting for work
 )
 # What a kernel may do first with its inputs and still be the kernel: bring them into one type, one layout.
 _PREPARES = ("aten::copy_", "aten::fill_", "aten::zero_")
