@@ -35,7 +35,7 @@ dummy-run-env: .venv-dummy-run/.ready
 test-real: $(READY) dummy-run-env
 	$(BIN)/python -m pytest -q -m real_engine
 
-$(READY): envs/requirements.lock
+$(READY): envs/requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or newer is needed (python3 -m venv must work)" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r envs/requirements.lock

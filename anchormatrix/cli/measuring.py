@@ -14,7 +14,7 @@ from typing import NoReturn
 from anchormatrix.cli.plan import add_plan
 from anchormatrix.config.merge import load_settings
 from anchormatrix.devices.open import open_device
-from anchormatrix.engines.open import open_engine
+from anchormatrix.engines.find import open_engine
 from anchormatrix.hosts.open import open_host
 from anchormatrix.hosts.owner import follow_owner
 from anchormatrix.measure.rig import Rig

@@ -9,7 +9,6 @@ from anchormatrix.errors import HostError, quoted_line
 from anchormatrix.hosts.base import Host
 from anchormatrix.hosts.open import open_host
 from anchormatrix.records.host import NOT_STATED, HostProbe, Stack
-from anchormatrix.records.settings.values import EngineKind
 from anchormatrix.records.settings.whole import Settings
 
 _LOG_LINE = re.compile(r"^\W*(DEBUG|INFO|WARN(ING)?|ERROR|CRITICAL|Traceback)\b|\b\d\d:\d\d:\d\d\b|[Ww]arning:")
@@ -49,7 +48,7 @@ def read_version(host: Host, given: str | tuple[str, ...], settings: Settings, k
     try:
         done = host.run(given, timeout_s=settings.host.command_timeout_s, env=dict(settings.engine.env))
     except HostError as error:
-        if settings.engine.kind != EngineKind.DUMMY_RUN or "was not found" not in error.what:
+        if settings.engine.kind != "dummy-run" or "was not found" not in error.what:
             raise
         todo = "make its environment with `make dummy-run-env`, or name the right interpreter in engine.command"
         raise HostError(error.what, where=error.where, todo=todo) from None

@@ -1,12 +1,14 @@
-"""The interface of a serving engine: from a form to a command line, and what its log must then say."""
+"""The interface of a serving engine: how a form is served, asked, timed, proved and captured."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from anchormatrix.engines.client import Client, Response, ServerFiles
+from anchormatrix.engines.timing import ServeLog
 from anchormatrix.records.form import Form
 
 
@@ -55,7 +57,10 @@ class EngineLimits:
 
 
 class Engine(Protocol):
-    """One serving engine; all of them speak the same protocol and write the same log."""
+    """One serving engine, made from a run's :class:`~anchormatrix.records.settings.whole.Settings`.
+
+    It is found by its name among the entry points of the group ``anchormatrix.engines``.
+    """
 
     name: str
 
@@ -82,6 +87,18 @@ class Engine(Protocol):
         ``visible_env`` is the device's environment for the cards of the group. ``capture_request`` is the number, from
         1, of the request that is captured when the environment triggers it. With ``late_steps`` the last steps of a
         request of so many steps are captured. Raises :class:`EngineError` when the engine refuses the form.
+        """
+        ...
+
+    def client(self, url: str, files: ServerFiles) -> Client:
+        """A client of the server that listens at ``url``."""
+        ...
+
+    def read(self, text: str, responses: Sequence[Response] = ()) -> ServeLog:
+        """What a server's log (stdout and stderr in one text) and the answers so far tell; never raises.
+
+        ``responses`` are in the order in which they were sent. Without any, as for a log that is all that is left,
+        the text alone is read.
         """
         ...
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from anchormatrix.engines.timing import Request, ServeLog
 from anchormatrix.measure.served import Sent
-from anchormatrix.measure.serverlog.requests import Request, ServeLog
 from anchormatrix.records.requests import RequestRow, RequestStatus
 from anchormatrix.records.session import LogCounts
 

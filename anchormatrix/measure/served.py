@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import threading
 import time
 from collections.abc import Callable
@@ -9,16 +10,15 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 
 from anchormatrix.engines.base import ServeCommand
-from anchormatrix.engines.serving import Response, ServingClient
+from anchormatrix.engines.client import Client, Response, ServerFiles
+from anchormatrix.engines.logs.lines import plain_lines
+from anchormatrix.engines.timing import Request, ServeLog
 from anchormatrix.errors import AnchorMatrixError, HostError
-from anchormatrix.hosts.base import Host, Lease, RunningProcess, StopRecord, SupervisedCommand
-from anchormatrix.measure.serverlog.causes import failure_of, first_errors, known_failure
-from anchormatrix.measure.serverlog.grammar import plain_lines
-from anchormatrix.measure.serverlog.parse import parse_serve_log
-from anchormatrix.measure.serverlog.requests import Request, ServeLog
+from anchormatrix.hosts.base import Lease, RunningProcess, StopRecord, SupervisedCommand
+from anchormatrix.measure.causes import failure_of, first_errors, known_failure
+from anchormatrix.measure.rig import Rig
 from anchormatrix.records.requests import RequestStatus, Role
 from anchormatrix.records.session import Failure, Stop
-from anchormatrix.records.settings.whole import Settings
 
 _POLL_MIN_S, _POLL_MAX_S = 0.03, 0.5
 _FATAL_GRACE_S = 2.0  # a server that logged a fatal cause gets this long to end by itself
@@ -58,17 +58,16 @@ class Served:
 
     def __init__(
         self,
-        host: Host,
-        settings: Settings,
+        rig: Rig,
         make_command: Callable[[int], ServeCommand],
         *,
         lease: Lease,
         log_path: str,
     ) -> None:
-        self._host, self._settings, self._lease = host, settings, lease
+        self._host, self._settings, self._engine, self._lease = rig.host, rig.settings, rig.engine, lease
         self._make_command, self._log_path = make_command, log_path
         self._process: RunningProcess | None = None
-        self._client: ServingClient | None = None
+        self._client: Client | None = None
         self._log = bytearray()
         self._begun = time.monotonic()
         self._bad_in_a_row = 0
@@ -92,7 +91,7 @@ class Served:
         self._stop()
 
     @property
-    def client(self) -> ServingClient:
+    def client(self) -> Client:
         """The client of the running server."""
         assert self._client is not None, "the server was not entered"
         return self._client
@@ -118,6 +117,10 @@ class Served:
                 return ""
             raise
         return self._log.decode("utf-8", "replace")
+
+    def log(self) -> ServeLog:
+        """What the log and the answers tell so far."""
+        return self._engine.read(self.log_text(), [sent.response for sent in self.sent])
 
     def ask(self, role: Role, tier: str, steps: int) -> Request | None:
         """Send one request and return what the log timed of it; ``None`` when it timed nothing whole.
@@ -151,12 +154,8 @@ class Served:
             stop_command=[word.replace("{port}", str(port)) for word in engine.stop_command],
         )
         self._process = self._host.start(supervised, lease=self._lease)
-        self._client = ServingClient(
-            f"http://127.0.0.1:{self._host.local_port(port)}",
-            self._settings.workload,
-            engine.model,
-            request_timeout_s=engine.request_timeout_s,
-        )
+        files = ServerFiles(posixpath.dirname(self._log_path), lambda path: self._host.read_from(path, 0))
+        self._client = self._engine.client(f"http://127.0.0.1:{self._host.local_port(port)}", files)
 
     def _await_ready(self) -> None:
         """Poll readiness; a cause in the log or the end of the process ends the wait, not only the time-out."""
@@ -183,7 +182,7 @@ class Served:
         thread.start()
         thread.join(1.0)
         while thread.is_alive():
-            request = self._request(self._parsed(), index)
+            request = self._request(self.log(), index)
             if request is not None and timed_since is None:
                 timed_since = time.monotonic()
             patience_s = max(_LOST_AFTER_S, 2 * (timed_since - begun)) if timed_since is not None else 0.0
@@ -200,7 +199,7 @@ class Served:
         """The log's view of a request, once all ranks wrote theirs or no more lines come."""
         deadline, pause_s = time.monotonic() + _LOG_LATE_S, _POLL_MIN_S
         while True:
-            log = self._parsed()
+            log = self.log()
             request = self._request(log, index)
             if request is not None and (len(request.ranks) >= len(log.ranks) or request.notes):
                 return request
@@ -209,9 +208,6 @@ class Served:
                 return request
             time.sleep(pause_s)
             pause_s *= 2
-
-    def _parsed(self) -> ServeLog:
-        return parse_serve_log(self.log_text())
 
     @staticmethod
     def _request(log: ServeLog, index: int) -> Request | None:

@@ -15,19 +15,18 @@ import msgspec
 from msgspec.structs import replace
 
 from anchormatrix.engines.base import ServeCommand
+from anchormatrix.engines.timing import closure_pct
 from anchormatrix.errors import HostError, InputError
 from anchormatrix.hosts.base import Lease
 from anchormatrix.measure import live_cards, suspects
 from anchormatrix.measure.capturing import capture_steps, fetch_capture
 from anchormatrix.measure.judgement import Judgement, judge_session, ramp_of, remarks
 from anchormatrix.measure.order import SessionOrder, captured_tier, session_command, why_no_capture
+from anchormatrix.measure.proof import prove
 from anchormatrix.measure.ramp import first_steady, warmed_up
 from anchormatrix.measure.rig import Rig
 from anchormatrix.measure.rows import aligned, counts_of, records_of
 from anchormatrix.measure.served import DidNotRunError, Served, stop_of
-from anchormatrix.measure.serverlog.parse import parse_serve_log
-from anchormatrix.measure.serverlog.proof import prove
-from anchormatrix.measure.serverlog.requests import closure_pct
 from anchormatrix.records.host import HostState
 from anchormatrix.records.requests import Role
 from anchormatrix.records.session import (
@@ -113,7 +112,7 @@ class _Try:
         self.scratch = self.host.scratch(f"{self.order.contract.id}-{self.order.form.name}-w{self.order.window}")
         if not self.capture.why:
             self.capture_dir = f"{self.scratch}/capture"
-        served = Served(self.host, self.settings, self._command, lease=lease, log_path=f"{self.scratch}/server.log")
+        served = Served(self.rig, self._command, lease=lease, log_path=f"{self.scratch}/server.log")
         failure: DidNotRunError | None = None
         try:
             with served:
@@ -187,8 +186,7 @@ class _Try:
     def _judged(
         self, served: Served, failure: DidNotRunError | None, before: HostState, after: HostState
     ) -> tuple[Finished, Judgement]:
-        text = served.log_text()
-        log = parse_serve_log(text)
+        text, log = served.log_text(), served.log()
         rows = aligned(served.sent, log.requests)
         proof = prove(log, self.rig.engine.expected_groups(self.order.form), served.peaks_mb)
         judgement = judge_session(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import mean, median
 
-from anchormatrix.measure.serverlog.requests import Request
+from anchormatrix.engines.timing import Request
 from anchormatrix.planning.groups import show
 from anchormatrix.records.conclusions.cells import spread_pct
 from anchormatrix.records.settings.policies import SmokeSettings

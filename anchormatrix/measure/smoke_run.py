@@ -12,16 +12,15 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from anchormatrix.engines.base import ServeCommand
+from anchormatrix.engines.timing import Request
 from anchormatrix.errors import BusyError, ContractError, InputError, LeaseError
 from anchormatrix.hosts.base import Lease, StopRecord
 from anchormatrix.measure import live_cards
 from anchormatrix.measure.expectation import History, comparable, expected_step
+from anchormatrix.measure.proof import prove
 from anchormatrix.measure.residue import damaged_within
 from anchormatrix.measure.rig import Rig
 from anchormatrix.measure.served import DidNotRunError, Served, stop_of
-from anchormatrix.measure.serverlog.parse import parse_serve_log
-from anchormatrix.measure.serverlog.proof import prove
-from anchormatrix.measure.serverlog.requests import Request
 from anchormatrix.measure.smoke import Expectation, SmokeJudgement, judge_smoke, smoke_step
 from anchormatrix.outputs.decoding import Output, broken
 from anchormatrix.planning.groups import show
@@ -187,7 +186,7 @@ def smoke_under(contract: Contract, form: Form, rig: Rig, lease: Lease) -> Smoke
         rig.say(f"starting {' '.join(made.argv)}")
         return made
 
-    served = Served(rig.host, rig.settings, command, lease=lease, log_path=f"{scratch}/server.log")
+    served = Served(rig, command, lease=lease, log_path=f"{scratch}/server.log")
     request: Request | None = None
     problem, failed, spoiled = "", None, ""
     try:
@@ -196,7 +195,7 @@ def smoke_under(contract: Contract, form: Form, rig: Rig, lease: Lease) -> Smoke
     except DidNotRunError as error:
         problem, failed = str(error), error
     if not problem:
-        log = parse_serve_log(served.log_text())
+        log = served.log()
         proof = prove(log, rig.engine.expected_groups(form))
         request = request or (log.requests[0] if log.requests else None)
         if request is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from anchormatrix.measure.serverlog.requests import Request, closure_pct
+from anchormatrix.engines.timing import Request, closure_pct
 from anchormatrix.offline.reading import Reading, ReadLog
 from anchormatrix.records.conclusions.verdict import Verdict
 

@@ -6,9 +6,9 @@ import codecs
 import re
 from pathlib import Path
 
+from anchormatrix.engines.timing import ServeLog
 from anchormatrix.errors import InputError
-from anchormatrix.measure.serverlog.causes import failure_of
-from anchormatrix.measure.serverlog.requests import ServeLog
+from anchormatrix.measure.causes import failure_of
 
 _HEAD = 1 << 16
 _PACKED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}

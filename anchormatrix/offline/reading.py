@@ -17,13 +17,13 @@ from msgspec.structs import replace
 
 from anchormatrix.decide.cells import build_cells
 from anchormatrix.decide.verdict import judge
-from anchormatrix.engines.vllm_omni import expected_groups
+from anchormatrix.engines.base import Engine
+from anchormatrix.engines.find import open_engine
+from anchormatrix.engines.timing import Request, ServeLog, closure_pct
 from anchormatrix.errors import ConfigError, InputError
+from anchormatrix.measure.causes import failure_of
+from anchormatrix.measure.proof import prove
 from anchormatrix.measure.ramp import judge_ramp
-from anchormatrix.measure.serverlog.causes import failure_of
-from anchormatrix.measure.serverlog.parse import parse_serve_log
-from anchormatrix.measure.serverlog.proof import prove
-from anchormatrix.measure.serverlog.requests import Request, ServeLog, closure_pct
 from anchormatrix.offline.logfile import log_text, no_serving_log
 from anchormatrix.planning.adaptive import MatrixDesign
 from anchormatrix.planning.configured import matrix_design
@@ -96,7 +96,8 @@ def read_logs(folder: Path, tiers: Mapping[str, int], settings: Settings) -> Rea
     paths = sorted(folder.glob(f"*{_SUFFIX}"))
     if not paths:
         raise InputError(f"no *{_SUFFIX} here", where=str(folder), expected="one serving log per form")
-    logs = tuple(_read(path, tiers, settings) for path in paths)
+    engine = open_engine(settings)
+    logs = tuple(_read(path, tiers, settings, engine) for path in paths)
     if all(item.alien for item in logs):
         raise InputError(
             f"{paths[0].name}: {logs[0].alien}" + (f" (and {len(logs) - 1} more)" if len(logs) > 1 else ""),
@@ -132,12 +133,12 @@ def _design(sessions: Sequence[TimedSession], settings: Settings) -> MatrixDesig
     return dataclasses.replace(design, windows=windows, adaptive=False, rule=rule)
 
 
-def _read(path: Path, tiers: Mapping[str, int], settings: Settings) -> ReadLog:
+def _read(path: Path, tiers: Mapping[str, int], settings: Settings, engine: Engine) -> ReadLog:
     text, replaced = log_text(path)
     label, window = path.name.removesuffix(_SUFFIX), 1
     if match := _WINDOW.match(label):
         label, window = match[1], max(1, int(match[2]))
-    log = parse_serve_log(text)
+    log = engine.read(text)
     if replaced:
         log = dataclasses.replace(log, findings=(*log.findings, f"{replaced} characters are no UTF-8: replaced"))
     form = _form(label)
@@ -152,7 +153,9 @@ def _read(path: Path, tiers: Mapping[str, int], settings: Settings) -> ReadLog:
         steady_pct=limits.steady_pct,
     )
     repeats = timed[max(1, warmups, (ramp.first_steady or 1) - 1) :]
-    status, reason = _status(text, log, form, [r for r in repeats if r.steps in tiers.values()])
+    status, reason = _status(
+        text, log, engine.expected_groups(form) if form else None, [r for r in repeats if r.steps in tiers.values()]
+    )
     session = Session(
         contract=f"ranks-{form.cards if form else max(1, len(log.ranks))}",
         form=form.name if form else label,
@@ -200,7 +203,9 @@ def _row(request: Request, tier: str) -> RequestRow:
     )
 
 
-def _status(text: str, log: ServeLog, form: Form | None, repeats: Sequence[Request]) -> tuple[SessionStatus, str]:
+def _status(
+    text: str, log: ServeLog, expected: Mapping[str, int] | None, repeats: Sequence[Request]
+) -> tuple[SessionStatus, str]:
     if alien := no_serving_log(text, log):
         return SessionStatus.UNMEASURABLE, alien
     if not log.requests:
@@ -208,7 +213,7 @@ def _status(text: str, log: ServeLog, form: Form | None, repeats: Sequence[Reque
         return SessionStatus.DID_NOT_RUN, f"the log holds no request: {why}"
     if log.untimed:
         return SessionStatus.UNMEASURABLE, log.untimed
-    proof = prove(log, expected_groups(form)) if form else None
+    proof = prove(log, expected) if expected else None
     if proof and not proof.ok:
         return SessionStatus.VOID, f"the form did not take effect: {'; '.join(proof.failures)}"
     if not repeats:

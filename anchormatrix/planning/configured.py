@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anchormatrix.engines.open import open_engine
+from anchormatrix.engines.find import open_engine
 from anchormatrix.planning.adaptive import MatrixDesign
 from anchormatrix.planning.candidates import Candidates, Excluded, enumerate_forms, explicit_forms
 from anchormatrix.planning.memory import MEMORY_GATE, MemoryLimits, plan_memory

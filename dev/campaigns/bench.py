@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from anchormatrix.devices.ascend_info import parse_info
 from anchormatrix.devices.ascend_topology import parse_topology
-from anchormatrix.measure.serverlog.parse import parse_serve_log
-from anchormatrix.measure.serverlog.requests import Request
+from anchormatrix.engines.timing import Request
+from anchormatrix.engines.vllm_omni.parse import parse_serve_log
 from anchormatrix.measure.smoke import Expectation, judge_smoke, smoke_step
 from anchormatrix.planning.groups import resolve_groups
 from anchormatrix.records.contract import Contract

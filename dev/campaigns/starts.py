@@ -12,15 +12,15 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
-from anchormatrix.engines.serving import Response
-from anchormatrix.engines.vllm_omni import expected_groups
+from anchormatrix.engines.client import Response
+from anchormatrix.engines.vllm_omni.launch import expected_groups
+from anchormatrix.engines.vllm_omni.parse import parse_serve_log
+from anchormatrix.measure.causes import failure_of
 from anchormatrix.measure.live_cards import tenants, unfit
+from anchormatrix.measure.proof import prove
 from anchormatrix.measure.ramp import judge_ramp, warmed_up
 from anchormatrix.measure.rows import aligned, records_of
 from anchormatrix.measure.served import Sent
-from anchormatrix.measure.serverlog.causes import failure_of
-from anchormatrix.measure.serverlog.parse import parse_serve_log
-from anchormatrix.measure.serverlog.proof import prove
 from anchormatrix.records.attribution import Attribution
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import parse_form

@@ -20,7 +20,7 @@ from protocol_suite import (
     serving,
 )
 
-from anchormatrix.measure.serverlog.causes import failure_of
+from anchormatrix.measure.causes import failure_of
 from anchormatrix.records.form import parse_form
 
 FORM = "tp1-usp2"

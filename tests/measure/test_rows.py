@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from serving_logs import STAGE, sampling
 
-from anchormatrix.engines.serving import Response
+from anchormatrix.engines.client import Response
+from anchormatrix.engines.vllm_omni.parse import parse_serve_log
 from anchormatrix.measure.rows import aligned
 from anchormatrix.measure.served import Sent
-from anchormatrix.measure.serverlog.parse import parse_serve_log
 from anchormatrix.records.requests import RequestStatus, Role
 
 

@@ -11,8 +11,8 @@ from contracts import contract_on, store_contract
 from measured import smoke_record, timed_session
 
 from anchormatrix.config.merge import DEFAULT_FILE, load_settings
+from anchormatrix.engines.timing import RankTiming, Request
 from anchormatrix.measure.expectation import comparable, expected_step
-from anchormatrix.measure.serverlog.requests import RankTiming, Request
 from anchormatrix.measure.smoke import Expectation, SmokeJudgement, judge_smoke
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.settings.policies import SmokeSettings

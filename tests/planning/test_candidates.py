@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from anchormatrix.config.merge import DEFAULT_FILE, load_settings
 from anchormatrix.engines.base import EngineLimits, EngineRule
-from anchormatrix.engines.open import open_engine
+from anchormatrix.engines.find import open_engine
 from anchormatrix.planning.candidates import (
     check,
     enumerate_forms,

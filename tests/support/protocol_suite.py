@@ -26,12 +26,13 @@ from free_ports import free_port
 from anchormatrix.captures.open import load_capture
 from anchormatrix.config.merge import load_settings
 from anchormatrix.engines.base import Engine
-from anchormatrix.engines.open import open_engine
-from anchormatrix.engines.serving import Response, ServingClient
-from anchormatrix.measure.serverlog.causes import known_failure
-from anchormatrix.measure.serverlog.parse import parse_serve_log
-from anchormatrix.measure.serverlog.proof import prove
-from anchormatrix.measure.serverlog.requests import Request, ServeLog, closure_pct
+from anchormatrix.engines.client import Response
+from anchormatrix.engines.find import open_engine
+from anchormatrix.engines.timing import Request, ServeLog, closure_pct
+from anchormatrix.engines.vllm_omni.client import OmniClient
+from anchormatrix.engines.vllm_omni.parse import parse_serve_log
+from anchormatrix.measure.causes import known_failure
+from anchormatrix.measure.proof import prove
 from anchormatrix.records.form import Form, parse_form
 from anchormatrix.records.settings.whole import Settings
 
@@ -97,10 +98,10 @@ class Serving:
         """Where it listens."""
         return f"http://127.0.0.1:{self.port}"
 
-    def client_of(self, **changed: object) -> ServingClient:
+    def client_of(self, **changed: object) -> OmniClient:
         """A client with the test's workload, or one that differs in some fields."""
         workload = msgspec.structs.replace(self.settings.workload, **changed)
-        return ServingClient(self.url, workload, self.settings.engine.model, request_timeout_s=120)
+        return OmniClient(self.url, workload, self.settings.engine.model, request_timeout_s=120)
 
     def log_text(self) -> str:
         """The log so far."""

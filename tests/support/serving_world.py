@@ -15,7 +15,7 @@ from free_ports import free_port
 from msgspec.structs import replace
 
 from anchormatrix.config.merge import DEFAULT_FILE, load_settings
-from anchormatrix.engines.vllm_omni import VllmOmni
+from anchormatrix.engines.vllm_omni.launch import VllmOmni
 from anchormatrix.errors import HostError, LeaseError
 from anchormatrix.hosts.base import Completed, StopRecord, SupervisedCommand
 from anchormatrix.measure.rig import Rig

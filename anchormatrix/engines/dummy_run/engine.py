@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from anchormatrix.engines.base import EngineLimits, EngineRule
-from anchormatrix.engines.vllm_omni import VllmOmni
+from anchormatrix.engines.vllm_omni.launch import VllmOmni
 from anchormatrix.records.form import Form
 
 

@@ -15,7 +15,6 @@ from anchormatrix.records.settings.values import (
     Count,
     DeviceKind,
     Endpoint,
-    EngineKind,
     Environment,
     Gigabytes,
     HostKind,
@@ -71,11 +70,11 @@ class DeviceSettings(Section, frozen=True, kw_only=True):
 
 
 class EngineSettings(Section, frozen=True, kw_only=True):
-    """The serving engine. ``command`` is what comes before ``serve``, ``python`` starts Python in its environment;
-    both may be wrappers.
+    """The serving engine. ``kind`` names an installed one; ``command`` is what comes before ``serve``, ``python``
+    starts Python in its environment; both may be wrappers.
     """
 
-    kind: EngineKind
+    kind: Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9._-]{0,63}$")]
     model: Text
     command: Command = ("vllm",)
     version: TextOrCommand = ("vllm", "--version")

@@ -73,13 +73,6 @@ class DeviceKind(StrEnum):
     CPU = "cpu"
 
 
-class EngineKind(StrEnum):
-    """Which serving engine."""
-
-    VLLM_OMNI = "vllm-omni"
-    DUMMY_RUN = "dummy-run"
-
-
 class Endpoint(StrEnum):
     """Which of the server's endpoints is asked."""
 

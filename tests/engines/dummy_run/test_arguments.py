@@ -13,9 +13,9 @@ from anchormatrix.engines.dummy_run.arguments import ProfilerSettings, UsageErro
 from anchormatrix.engines.dummy_run.cards import cores_of_ranks, parse_cards
 from anchormatrix.engines.dummy_run.logs import worker_tag
 from anchormatrix.engines.dummy_run.model.models import MODELS
-from anchormatrix.engines.open import open_engine
+from anchormatrix.engines.find import open_engine
+from anchormatrix.engines.vllm_omni.grammar import read_log
 from anchormatrix.errors import EngineError, InputError
-from anchormatrix.measure.serverlog.grammar import read_log
 from anchormatrix.records.form import parse_form
 
 ROOT = Path(__file__).resolve().parents[3]

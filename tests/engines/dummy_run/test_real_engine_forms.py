@@ -18,7 +18,7 @@ from free_ports import free_port
 from protocol_suite import DUMMY_RUN, DUMMY_RUN_IMAGE, ROOT, Kind, needs_dummy_run, serving
 
 from anchormatrix.captures.open import load_capture
-from anchormatrix.measure.serverlog.causes import failure_of
+from anchormatrix.measure.causes import failure_of
 
 pytestmark = [pytest.mark.real_engine, needs_dummy_run, pytest.mark.xdist_group("real_engine")]
 QWEN = dataclasses.replace(DUMMY_RUN_IMAGE, name="qwen-image", model="qwen-image-tiny")

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anchormatrix.engines.timing import ServeLog, closure_pct
+from anchormatrix.engines.vllm_omni.parse import parse_serve_log
 from anchormatrix.measure.ramp import first_steady
-from anchormatrix.measure.serverlog.parse import parse_serve_log
-from anchormatrix.measure.serverlog.requests import ServeLog, closure_pct
 
 CAPTURES = Path(__file__).resolve().parents[4] / "shared" / "captures" / "logs"
 STAMP = "INFO 10-09 08:38:05 [diffusion_pipeline_profiler.py:29] [DiffusionPipelineProfiler]"

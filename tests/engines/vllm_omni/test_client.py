@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from anchormatrix.config.merge import DEFAULT_FILE, load_settings
-from anchormatrix.engines.serving import ServingClient
+from anchormatrix.engines.vllm_omni.client import OmniClient
 from anchormatrix.records.settings.whole import Settings
 
 
@@ -65,8 +65,8 @@ def url() -> Iterator[str]:
     thread.join(5)
 
 
-def client(url: str, settings: Settings, **workload: Any) -> ServingClient:
-    return ServingClient(url, replace(settings.workload, **workload), "model", request_timeout_s=5)
+def client(url: str, settings: Settings, **workload: Any) -> OmniClient:
+    return OmniClient(url, replace(settings.workload, **workload), "model", request_timeout_s=5)
 
 
 def test_ready_only_when_health_says_so(url: str, settings: Settings) -> None:

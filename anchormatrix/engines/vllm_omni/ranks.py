@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from math import gcd
 
-from anchormatrix.measure.serverlog.bars import Bar
-from anchormatrix.measure.serverlog.grammar import RawLog, Segment, StageLine
-from anchormatrix.measure.serverlog.prefix import Worker
+from anchormatrix.engines.logs.bars import Bar
+from anchormatrix.engines.logs.lines import Worker
+from anchormatrix.engines.vllm_omni.grammar import RawLog, Segment, StageLine
 
 _TAG_PART = re.compile(r"_?([A-Z]+|rank[ =]?)(\d{1,6})(?!\d)", re.ASCII)
 _TAG_GROUPS = {"TP": "tp_size", "PP": "pp_size", "CFG": "cfg_size", "SP": "sp_size"}

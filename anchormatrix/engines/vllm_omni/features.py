@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from anchormatrix.measure.serverlog.prefix import Worker
+from anchormatrix.engines.logs.lines import Worker
 from anchormatrix.records.session import OffloadSeen, SparseSeen
 
 Line = tuple[Worker, str]

@@ -1,4 +1,4 @@
-"""Requests of a serving log: what the server timed of each, by which ranks, and why a time is not used."""
+"""Timed requests: what a server told of each, by which ranks, and why a time is not used."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from anchormatrix.measure.serverlog.prefix import Worker
+from anchormatrix.records.session import OffloadSeen, SparseSeen
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Request:
     ``bar`` or ``requested``. ``bars`` are the (iteration, elapsed seconds ±1) of the rank that drew a progress bar.
     ``response`` is ``sent``, ``lost``, ``error`` or ``unknown``; ``profiled`` means that the profiler was on.
     ``refused`` says why the stage times are there and not used: something contradicts them, or their ranks cannot be
-    told apart.
+    told apart. ``steps_s`` is the time of each step, where an engine tells it.
     """
 
     index: int
@@ -44,6 +44,7 @@ class Request:
     notes: tuple[str, ...] = ()
     profiled: bool = False
     refused: str = ""
+    steps_s: tuple[float, ...] = ()
 
     @property
     def bar_step_s(self) -> tuple[float, float] | None:
@@ -68,8 +69,8 @@ class ServeLog:
     """A parsed log. ``ranks`` are the workers' tags in rank order, empty where lines name none; ``groups`` the distinct
     sizes each group was given. ``lines`` counts physical lines, ``spoiled`` unusable ones by reason, ``bars`` the runs
     of progress bars. ``checks`` are what the ranks found of their own results: what was compared, relative distance,
-    limit; ``features`` their lines on launch features; ``findings`` what a reader must know of how the log was read,
-    ``remarks`` what may matter where a time is missing.
+    limit; ``offload`` and ``sparse`` what they said of launch features; ``findings`` what a reader must know of how the
+    log was read, ``remarks`` what may matter where a time is missing.
     """
 
     requests: tuple[Request, ...]
@@ -80,7 +81,8 @@ class ServeLog:
     unusable_lines: int
     stage_lines: int
     checks: tuple[tuple[str, float, float], ...] = ()
-    features: tuple[tuple[Worker, str], ...] = ()
+    offload: OffloadSeen | None = None
+    sparse: SparseSeen | None = None
     bars: int = 0
     spoiled: Mapping[str, int] = field(default_factory=dict)
     findings: tuple[str, ...] = ()

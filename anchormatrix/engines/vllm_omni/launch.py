@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from anchormatrix.engines.base import EngineLimits, EngineRule, ServeCommand
+from anchormatrix.engines.client import Client, Response, ServerFiles
+from anchormatrix.engines.timing import ServeLog
+from anchormatrix.engines.vllm_omni.client import OmniClient
+from anchormatrix.engines.vllm_omni.parse import parse_serve_log
 from anchormatrix.errors import EngineError
 from anchormatrix.records.form import Form
 from anchormatrix.records.settings.values import CaptureTrigger, DeviceKind
@@ -51,6 +55,7 @@ class VllmOmni:
 
     def __init__(self, settings: Settings) -> None:
         self._engine = settings.engine
+        self._workload = settings.workload
         self._capture = settings.capture
         self._device = settings.device.kind
 
@@ -113,6 +118,15 @@ class VllmOmni:
             *(self._filled(argument, form) for argument in self._engine.extra_args),
         ]
         return ServeCommand(tuple(argv), env)
+
+    def client(self, url: str, files: ServerFiles) -> Client:
+        """See :class:`~anchormatrix.engines.base.Engine`."""
+        engine = self._engine
+        return OmniClient(url, self._workload, engine.model, request_timeout_s=engine.request_timeout_s)
+
+    def read(self, text: str, responses: Sequence[Response] = ()) -> ServeLog:
+        """See :class:`~anchormatrix.engines.base.Engine`."""
+        return parse_serve_log(text)
 
     def expected_groups(self, form: Form) -> dict[str, int]:
         """See :class:`~anchormatrix.engines.base.Engine`."""

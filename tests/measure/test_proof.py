@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from serving_logs import STAGE, log, sampling
 
-from anchormatrix.measure.serverlog.parse import parse_serve_log
-from anchormatrix.measure.serverlog.proof import prove
+from anchormatrix.engines.vllm_omni.parse import parse_serve_log
+from anchormatrix.measure.proof import prove
 from anchormatrix.records.session import OffloadSeen, SparseSeen
 from anchormatrix.store.codec import plain
 

@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from anchormatrix.measure.serverlog.bars import Bar, agrees, clock, denoise_bars
-from anchormatrix.measure.serverlog.grammar import RawLog, Segment, read_log
-from anchormatrix.measure.serverlog.prefix import Worker
-from anchormatrix.measure.serverlog.ranks import Ranks, group_sizes, is_diffuse, is_forward
-from anchormatrix.measure.serverlog.requests import RankTiming, Request, ServeLog
-from anchormatrix.measure.serverlog.witnesses import Witnesses
+from anchormatrix.engines.logs.bars import Bar, agrees, clock, denoise_bars
+from anchormatrix.engines.logs.lines import Worker
+from anchormatrix.engines.timing import RankTiming, Request, ServeLog
+from anchormatrix.engines.vllm_omni.features import offload_seen, sparse_seen
+from anchormatrix.engines.vllm_omni.grammar import RawLog, Segment, read_log
+from anchormatrix.engines.vllm_omni.ranks import Ranks, group_sizes, is_diffuse, is_forward
+from anchormatrix.engines.vllm_omni.witnesses import Witnesses
 
 
 def parse_serve_log(text: str) -> ServeLog:
@@ -44,7 +45,8 @@ def parse_serve_log(text: str) -> ServeLog:
         unusable_lines=spoiled.total(),
         stage_lines=ranks.timed,
         checks=tuple(raw.checks),
-        features=tuple(raw.features),
+        offload=offload_seen(raw.features),
+        sparse=sparse_seen(raw.features),
         bars=sum(len(runs) for segment in (raw.early, *raw.segments) for runs in segment.bars.values()),
         spoiled=dict(spoiled),
         findings=tuple(_findings(raw, ranks, drafts)),

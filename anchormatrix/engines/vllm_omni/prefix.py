@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-Worker = tuple[str, str]  # tag and process id as logged; two empty texts when a line names no worker
+from anchormatrix.engines.logs.lines import Worker
 
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _WRITER = r"\(([A-Za-z_][\w.-]{0,80}(?: rank=\d{1,6})?),? ?pid=(\d{1,10})(?:, ip=([\w.:]{1,60}))?\)"

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from anchormatrix.config.merge import DEFAULT_FILE, load_settings
 from anchormatrix.engines.base import EngineRule, ServeCommand
-from anchormatrix.engines.open import open_engine
-from anchormatrix.engines.vllm_omni import VllmOmni, expected_groups
+from anchormatrix.engines.find import open_engine
+from anchormatrix.engines.vllm_omni.launch import VllmOmni, expected_groups
 from anchormatrix.errors import EngineError
 from anchormatrix.records.form import parse_form
-from anchormatrix.records.settings.values import CaptureTrigger, DeviceKind, EngineKind
+from anchormatrix.records.settings.values import CaptureTrigger, DeviceKind
 from anchormatrix.records.settings.whole import Settings
 
 
@@ -140,4 +140,4 @@ def test_expected_groups_multiply_to_the_world() -> None:
 
 def test_engines_are_opened_by_kind(settings: Settings) -> None:
     assert open_engine(settings).name == "vllm-omni"
-    assert open_engine(engine_settings(settings, kind=EngineKind.DUMMY_RUN)).name == "dummy-run"
+    assert open_engine(engine_settings(settings, kind="dummy-run")).name == "dummy-run"

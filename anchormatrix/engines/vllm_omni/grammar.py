@@ -11,15 +11,14 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import NamedTuple
 
-from anchormatrix.measure.serverlog.bars import BAR, Bars, draw
-from anchormatrix.measure.serverlog.prefix import Worker, innermost, is_worker, read_prefix, without_prefix, writers
+from anchormatrix.engines.logs.bars import BAR, Bars, draw
+from anchormatrix.engines.logs.lines import LONGEST_LINE, Worker, without_colours
+from anchormatrix.engines.vllm_omni.prefix import innermost, is_worker, read_prefix, without_prefix, writers
 
-_ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 _STAGE_MARK = "[DiffusionPipelineProfiler]"
 _STAGE = re.compile(
     r" *(\w[\w.\[\]]{0,200}) took ([+-]?(?:\d{1,9}(?:\.\d{1,30})?(?:e[+-]?\d{1,3})?|(?i:nan|inf))) ?(s|ms|us|µs|μs|ns)"
@@ -54,7 +53,6 @@ _CANONICAL = {
     "cfg_parallel_size": "cfg_size",
     "pipeline_parallel_size": "pp_size",
 }
-_LONG = 1 << 16  # characters of a line that are looked at
 _COLLECTED = ("log", "message", "msg")  # keys under which collectors of JSON lines keep the line itself
 
 
@@ -109,17 +107,9 @@ class RawLog:
         return self.segments[-1] if self.segments else self.early
 
 
-def plain_lines(text: str) -> Iterator[str]:
-    """The lines of a log without colours; what a carriage return wrote over is a line of its own."""
-    for line in _ANSI.sub("", text).split("\n"):
-        yield from (part[:_LONG] for part in line.split("\r"))
-
-
 def read_log(text: str) -> RawLog:
     """Take a log apart. Never raises: what cannot be read is counted."""
-    if "\x1b" in text:
-        text = _ANSI.sub("", text)
-    lines = text.split("\n")
+    lines = without_colours(text).split("\n")
     if not lines[-1]:
         lines.pop()
     raw = RawLog(lines=len(lines))
@@ -129,9 +119,9 @@ def read_log(text: str) -> RawLog:
             line = _collected(line)  # noqa: PLW2901
         writer = ("", "")
         for part in line.split("\r") if "\r" in line else (line,):
-            if len(part) > _LONG:
-                _spoil(raw, f"longer than {_LONG} characters, the rest not read")
-            writer = _take(raw, part[:_LONG], writer)
+            if len(part) > LONGEST_LINE:
+                _spoil(raw, f"longer than {LONGEST_LINE} characters, the rest not read")
+            writer = _take(raw, part[:LONGEST_LINE], writer)
     return raw
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from anchormatrix.config.yaml_file import read_config
-from anchormatrix.measure.serverlog.grammar import plain_lines
+from anchormatrix.engines.logs.lines import plain_lines
 from anchormatrix.records.base import Record
 from anchormatrix.records.session import Failure
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from anchormatrix.measure.serverlog.parse import parse_serve_log
-from anchormatrix.measure.serverlog.requests import Request, ServeLog
+from anchormatrix.engines.timing import Request, ServeLog
+from anchormatrix.engines.vllm_omni.parse import parse_serve_log
 
 HEAD = "[diffusion_pipeline_profiler.py:32] [DiffusionPipelineProfiler]"
 RANK0, RANK1 = "(DiffusionWorker_TP0 pid=100) ", "(DiffusionWorker_TP1 pid=101) "

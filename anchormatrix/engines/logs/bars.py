@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from anchormatrix.measure.serverlog.prefix import Worker
+from anchormatrix.engines.logs.lines import Worker
 
 BAR = re.compile(
     r"\d{1,3}%(?:\|[^|]*\|| Completed \|) *(?<![\d/])(\d{1,6})/(\d{1,6}) \[(?:(\d{1,4}):)?(\d{1,3}):(\d\d)<[^\]]*\]?",

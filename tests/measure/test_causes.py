@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from anchormatrix.measure.serverlog.causes import catalogue, failure_of, first_errors, known_failure
+from anchormatrix.measure.causes import catalogue, failure_of, first_errors, known_failure
 from virtualhost.host.scenario import Scenario
 from virtualhost.host.strict import build
 from virtualhost.server.exchange import parse_split
 from virtualhost.server.serving import ServingSession
 
 LOGS = {path.stem: path.read_text(encoding="utf-8") for path in Path(__file__).with_name("causes").glob("*.log")}
-CAPTURES = Path(__file__).resolve().parents[4] / "shared" / "captures"
+CAPTURES = Path(__file__).resolve().parents[3] / "shared" / "captures"
 REQUEST = "INFO 11-03 12:00:01 [serving_video.py:477] Video sampling params: steps=4 guidance=5.0 seed=42\n"
 STAGE = (
     "(DiffusionWorker_SP0 pid=7) INFO 11-03 12:00:04 [diffusion_pipeline_profiler.py:32] [DiffusionPipelineProfiler] "

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from math import inf, isfinite
 
-from anchormatrix.measure.serverlog.features import offload_seen, sparse_seen
-from anchormatrix.measure.serverlog.requests import ServeLog
+from anchormatrix.engines.timing import ServeLog
 from anchormatrix.records.session import Check, Proof
 
 
@@ -46,8 +45,8 @@ def prove(log: ServeLog, expected: Mapping[str, int], peaks_mb: Iterable[float |
         failures=tuple(failures),
         unproven=tuple(unproven),
         check=check,
-        offload=offload_seen(log.features),
-        sparse=sparse_seen(log.features),
+        offload=log.offload,
+        sparse=log.sparse,
         peak_memory_mb=max((peak for peak in peaks_mb if peak), default=None),
     )
 

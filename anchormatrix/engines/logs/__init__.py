@@ -1,0 +1,1 @@
+"""Logs: what the logs of several engines have in common."""

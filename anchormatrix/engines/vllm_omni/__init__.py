@@ -1,0 +1,1 @@
+"""vllm-omni: its launches, its requests, and its log as the measurement."""
