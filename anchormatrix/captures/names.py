@@ -62,7 +62,7 @@ LOOKS_COLLECTIVE = (
 )
 _LOOKS_COLLECTIVE = re.compile(LOOKS_COLLECTIVE)
 # Of many names, those that may mean communication or are mangled; the others need not be asked one by one.
-ASKED = rf"(?i){LOOKS_COLLECTIVE}|dispatch|combine|^aiv_|^_z"
+ASKED = rf"(?i){LOOKS_COLLECTIVE}|dispatch|combine|publish|^aiv_|^_z"
 _PLAIN = re.compile(r"i?(send|recv|receive|reduce|scatter|gather|broadcast|bcast|barrier)")
 _COMPOUND = re.compile(
     r"(allgatherv(?!ec)|allgather|allreduce|alltoallvc|alltoallv|alltoall|reducescatterv(?!ec)|reducescatter"

@@ -50,6 +50,8 @@ COLLECTIVES = {
     "void alltoall_on_stream_kernel<float>(int, float*)": "alltoall",
     "void fcollect_on_stream_kernel<float>(int, float*)": "allGather",
     "void deep_ep::internode_ll::dispatch<true, false, 7168>(void*)": "alltoallv",
+    "(anonymous namespace)::store_publish_kernel(PushLayout, unsigned char const*, int)": "alltoallv",
+    "(anonymous namespace)::wait_combine_kernel(PushLayout, int const*)": "barrier",
     "allreduce7": "allReduce",
     "void userbuffers_fp16_sum_inplace_gpu_rr_rs<4>(int)": "reduceScatter",
     "aiv_all_reduce_910b_bfloat16_t": "allReduce",
@@ -75,6 +77,8 @@ def test_a_known_kernel_says_its_family(name, family):
         ("void flashinfer::trtllm_mnnvl_allreduce::oneshotAllreduceFusionKernel<8, x>(x)", "allReduce"),
         ("void moefinalize_allreduce_fusion_kernel_oneshot_lamport<x>(x)", "allReduce"),
         ("void deep_ep::intranode::combine<__nv_bfloat16, 8, 768>(x)", "alltoallv"),
+        ("(anonymous namespace)::combine_publish_kernel(PushLayout, __nv_bfloat16 const*, int const*)", "alltoallv"),
+        ("_ZN12_GLOBAL__N_126combine_publish_fp8_kernelEPK13__nv_bfloat16", "alltoallv"),
     ],
 )
 def test_a_collective_with_computing_inside_is_said_as_such(name, family):
@@ -120,6 +124,7 @@ ORDINARY = [
     *("softmax_reduce", "ScatterNdUpdate", "GatherV2", "ReduceSum", "BroadcastTo", "send_rows", "barrier_rows"),
     "_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIfEEEEvT1_",
     "void vllm::moe::moe_align_block_size_kernel<int>(int*)",
+    "void (anonymous namespace)::combine_reduce_kernel<float>(float*, PushLayout, int)",
     "deep_ep::layout::get_dispatch_layout<256, 32, 8>(x)",
     "Memcpy DtoD (Device -> Device)",
 ]

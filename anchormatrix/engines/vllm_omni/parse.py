@@ -166,7 +166,8 @@ class _Draft:
         if first is None:
             return ""
         if self._not_parts(first.stage_s):
-            lines = f"{len(first.stage_s)} diffuse lines name no rank"
+            whose = f"are of {first.tag}" if first.tag else "name no rank"
+            lines = f"{len(first.stage_s)} diffuse lines {whose}"
             return f"{lines}: the progress bar bears one of them out, not their sum"
         times = next(self.stages[worker] for worker in self.diffuse if self.ranks.order[worker] == first.rank)
         why = witnesses.doubt(self.segment, times, first.diffuse_s, self.bar)
@@ -177,8 +178,8 @@ class _Draft:
         return f"{why}; {by_bar}"
 
     def _not_parts(self, stage_s: Sequence[float]) -> bool:
-        """Whether the one bar of the whole loop says that lines without a rank's name are no parts of one rank."""
-        if self.ranks.named or len(stage_s) < 2 or len(self.bar) != 1 or 2 * self.bar[0].total <= self.segment.steps:
+        """Whether the one bar of the whole loop says that diffuse lines are no parts of one rank's."""
+        if len(stage_s) < 2 or len(self.bar) != 1 or 2 * self.bar[0].total <= self.segment.steps:
             return False
         return agrees(self.bar, max(stage_s)) and not agrees(self.bar, sum(stage_s))
 

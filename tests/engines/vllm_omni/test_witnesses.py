@@ -236,6 +236,16 @@ def test_lines_of_which_the_bar_bears_one_out_are_never_summed() -> None:
         assert one(begin(4) + parts + "\n" + lines).diffuse_s == 15.0
 
 
+def test_lines_of_a_named_rank_of_which_the_bar_bears_one_out_are_never_summed() -> None:
+    lines = stage("P.diffuse", "7.000000s") + stage("P.diffuse", "8.000000s")
+    request = one(begin(4) + bar(4, 4, "00:08") + "\n" + lines)
+    assert (request.diffuse_s, request.refused) == (
+        None,
+        "2 diffuse lines are of DiffusionWorker_TP0: the progress bar bears one of them out, not their sum",
+    )
+    assert one(begin(4) + bar(4, 4, "00:15") + "\n" + lines).diffuse_s == 15.0
+
+
 def test_diffuse_lines_alone_are_ranks_when_their_number_does_not_follow_the_steps() -> None:
     log = read(unnamed(4, 2.0, 2.1, rest=False) + unnamed(10, 5.0, 5.1, rest=False))
     assert [request.step_s for request in log.requests] == [0.5, 0.5]
