@@ -5,7 +5,8 @@ processes or a line that says there are none. Generations differ in their column
 card's id is the NPU), boards with two (a ``Phy-ID`` column gives the id), and boards whose header starts ``NPU ID``.
 A reading is refused unless both tables are closed. A card whose rows cannot be read is unusable, with its reason, and
 refuses no other. Tools of some generations list only busy NPUs in the second table; where the tool names idle ones too,
-an NPU that it does not name is a card whose processes are not known.
+an NPU that it does not name is a card whose processes are not known. Of several outputs in one text the last whole one
+counts.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from collections.abc import Callable
 
 import msgspec
 
-from anchormatrix.devices.text import Line, Listing, Source, aligned, beside, known_health, source, two
-from anchormatrix.devices.unread import first_free, refuse_all_lost, unread_card
+from anchormatrix.devices.ascend_processes import ProcessTable
+from anchormatrix.devices.text import Line, Listing, Source, beside, known_health, last_whole, source, two
+from anchormatrix.devices.unread import AGAIN, first_free, partly, refuse_all_lost, unread_card
 from anchormatrix.errors import InputError
-from anchormatrix.records.host import Card, CardProcess, CardState
+from anchormatrix.records.host import Card, CardState
 
 COMMAND = "npu-smi info"
 
 _TITLE = re.compile(r"npu-smi\s+(\S+)\s+Version:\s+(\S+)")
 _BORDER = re.compile(r"\+[-=+]*\+")
-_IDLE = re.compile(r"No running processes found in NPU\s+(\d{1,4})")
 _USED_OF = re.compile(r"(\d{1,9}|NA|-)\s*/\s*(\d{1,9}|NA|-)")
 _UNREAD = ("NA", "-")
 _BUS = re.compile(r"[0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d|NA")
@@ -53,12 +54,29 @@ def read_info(text: str) -> Listing:
     card at all can be read.
     """
     found = source(text, COMMAND)
+    listing = last_whole(found, _beginnings(found), _read_output)
+    refuse_all_lost(listing.cards, COMMAND)
+    return listing
+
+
+def _read_output(found: Source) -> Listing:
     table = _InfoTable(found)
     for line in found.lines:
         table.read(line)
-    listing = table.listing()
-    refuse_all_lost(listing.cards, COMMAND)
-    return listing
+    return table.listing()
+
+
+def _beginnings(found: Source) -> list[int]:
+    """Where outputs begin: at the border above a title that comes after a table of processes. A title that comes before
+    one only heads the next page of the cards."""
+    places, ended = [0], False
+    for place, line in enumerate(found.lines):
+        if ended and _TITLE.search(line.text):
+            above = _BORDER.fullmatch(found.lines[place - 1].text.strip())
+            places.append(place - 1 if above else place)
+            ended = False
+        ended = ended or "| Process id " in line.text
+    return places
 
 
 class _InfoTable:
@@ -69,11 +87,9 @@ class _InfoTable:
         self._part: Callable[[Line, list[str]], None] = self._title
         self._cards: dict[int, Card] = {}
         self._first: tuple[Line, list[str]] | None = None
-        self._processes: dict[tuple[int, int], list[CardProcess]] = {}
-        self._idle: set[int] = set()
+        self._processes = ProcessTable(found)
         self._npu_column = self._id_column = self._hbm = False
-        self._process_header: Line | None = None
-        self._in_container = self._closed = False
+        self._closed = False
         self._others: list[Line] = []
         self._nameless: list[str] = []
 
@@ -93,26 +109,26 @@ class _InfoTable:
             self._others.append(line)
 
     def listing(self) -> Listing:
-        if self._part != self._process or not self._closed or self._first:
+        if self._part != self._processes.row or not self._closed or self._first:
             first = next((line for line in self._others if self._part == self._title), None)
             if first:
                 raise self._found.error(first, "is not the title", "`npu-smi <version> Version: <version>`")
             raise self._found.error(
                 None, "is cut off", "a table of cards and a table of processes, each closed by a border"
             )
-        busy = {npu for npu, _ in self._processes}
+        busy, idle = self._processes.busy, self._processes.idle
         for reason in self._nameless:
-            npu = min((busy | self._idle) - {card.npu for card in self._cards.values()}, default=None)
+            npu = min((busy | idle) - {card.npu for card in self._cards.values()}, default=None)
             card = first_free(self._cards) if npu is None or npu in self._cards else npu
             self._cards[card] = unread_card(card, reason, npu=npu)
-        self._only_processes(busy)
-        cards = tuple(self._with_processes(card, busy) for _, card in sorted(self._cards.items()))
-        return Listing(cards, beside(COMMAND, self._others))
+        self._only_processes()
+        cards = tuple(self._with_processes(card) for _, card in sorted(self._cards.items()))
+        return Listing(cards, (*beside(COMMAND, self._others), *self._processes.notes))
 
-    def _only_processes(self, busy: set[int]) -> None:
+    def _only_processes(self) -> None:
         """Cards that the second table alone names are lost; two chips of an NPU have neighbouring ids."""
-        missing = {(npu, 0) for npu in self._idle - {card.npu for card in self._cards.values()}}
-        missing |= set(self._processes) - {(card.npu, card.chip) for card in self._cards.values()}
+        missing = {(npu, 0) for npu in self._processes.idle - {card.npu for card in self._cards.values()}}
+        missing |= set(self._processes.of) - {(card.npu, card.chip) for card in self._cards.values()}
         for npu, chip in sorted(missing):
             per_npu = 2 if self._id_column else 1
             card = npu * per_npu + chip
@@ -121,13 +137,14 @@ class _InfoTable:
             reason = "is lost: the table of processes names it, the table of cards does not"
             self._cards[card] = unread_card(card, reason, npu=npu, chip=chip)
 
-    def _with_processes(self, card: Card, busy: set[int]) -> Card:
-        """A card with its processes; partly known when the tool names idle NPUs, and does not name this one at all."""
-        found = tuple(self._processes.get((card.npu, card.chip), ()))
-        if card.state is CardState.UNUSABLE or (busy and not self._idle) or card.npu in busy | self._idle:
-            return msgspec.structs.replace(card, processes=found)
-        reason = "; ".join(filter(None, (card.reason, "is not named in the table of processes")))
-        return msgspec.structs.replace(card, state=CardState.PARTLY, reason=reason)
+    def _with_processes(self, card: Card) -> Card:
+        """A card with its processes; partly known when a row of them cannot be read, or when the tool names idle NPUs
+        and does not name this one at all."""
+        table = self._processes
+        found = msgspec.structs.replace(card, processes=tuple(table.of.get((card.npu, card.chip), ())))
+        if (table.busy and not table.idle) or card.npu in table.busy | table.idle:
+            return partly(found, table.doubt(card.npu, card.chip))
+        return partly(found, table.doubt(card.npu, card.chip) or "is not named in the table of processes")
 
     def _title(self, line: Line, cells: list[str]) -> None:
         if not _TITLE.search(line.text):
@@ -144,7 +161,7 @@ class _InfoTable:
         chip = sum(card.npu == npu for card in self._cards.values()) if self._id_column else 0
         chip, card = place or (chip, npu * 2 + chip if self._id_column else npu)
         if card in self._cards:
-            reason, chip, npu = "is listed a second time", self._cards[card].chip, self._cards[card].npu
+            reason, chip, npu = f"is listed a second time: {AGAIN}", self._cards[card].chip, self._cards[card].npu
         self._cards[card] = unread_card(card, reason, npu=npu, chip=chip)
 
     def _header(self, line: Line, cells: list[str]) -> None:
@@ -202,7 +219,7 @@ class _InfoTable:
             self._unread(upper, f"cannot be read: its row {error.what}", place)
             return
         if card.id in self._cards or (card.npu, card.chip) in {(c.npu, c.chip) for c in self._cards.values()}:
-            self._unread(upper, "is listed a second time", place)
+            self._unread(upper, f"is listed a second time: {AGAIN}", place)
         else:
             self._cards[card.id] = card
 
@@ -262,36 +279,12 @@ class _InfoTable:
         return used, total
 
     def _start_processes(self, line: Line, cells: list[str]) -> None:
-        names = [" ".join(cell.split()) for cell in cells]
-        wanted = ["NPU ID" if self._npu_column else "NPU Chip", "Process id", "Process name", "Process memory(MB)"]
-        self._in_container = names[4:] == ["Process id in container"]
-        if self._first or names[:4] != wanted or (names[4:] and not self._in_container):
-            raise self._found.error(line, "is not the header of the processes", " | ".join(wanted))
+        if self._first:
+            raise self._found.error(line, "comes between two rows that belong together:")
         if not self._cards:
             raise self._found.error(line, "comes before any card:", "a card")
-        self._process_header = line
-        self._part = self._process
-
-    def _process(self, line: Line, cells: list[str]) -> None:
-        idle = _IDLE.fullmatch(cells[0])
-        if idle and not any(cells[1:]):
-            self._idle.add(int(idle[1]))
-            return
-        if cells[1:2] == ["Process id"]:  # a second table, as a tool that is asked twice prints
-            self._start_processes(line, cells)
-            return
-        cells = (self._process_header and aligned(self._process_header, line)) or cells
-        self._expect(line, cells, 5 if self._in_container else 4)
-        npu_text, chip_text = (cells[0], "0") if self._npu_column else two(cells[0])
-        npu = self._found.number(line, npu_text, "NPU")
-        chip = self._found.number(line, chip_text, "chip")
-        pid = self._found.number(line, cells[1], "process id")
-        memory = None if cells[3] in _UNREAD else self._found.number(line, cells[3], "process memory")
-        if self._in_container and cells[4] not in _UNREAD:
-            self._found.number(line, cells[4], "process id in container")
-        there = self._processes.setdefault((npu, chip), [])
-        if not pid or pid not in {process.pid for process in there}:
-            there.append(CardProcess(pid, cells[2], memory))
+        self._processes.begin(line, cells, npu_column=self._npu_column)
+        self._part = self._processes.row
 
     def _expect(self, line: Line, cells: list[str], count: int) -> None:
         if len(cells) != count:

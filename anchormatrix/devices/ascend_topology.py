@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from anchormatrix.devices.text import Line, Source, source
+from anchormatrix.devices.text import Line, Source, headers, source, the_same
 from anchormatrix.records.host import SELF, Topology
 
 COMMAND = "npu-smi info -t topo"
@@ -18,12 +18,15 @@ def parse_topology(text: str) -> Topology:
     """Read the link matrix; ids are those of the header (``NPU0`` or ``Phy-ID0``).
 
     The header may be flush left and the CPU affinity column may be missing. Cells missing at the end of a row are
-    taken from the mirrored cell. Raises :class:`InputError` naming the command and the line.
+    taken from the mirrored cell. A matrix that comes several times is read once. Raises :class:`InputError` naming the
+    command and the line.
     """
     found = source(text, COMMAND)
     # a heading of its own may come first
-    start = next((i for i, line in enumerate(found.lines) if _LABEL.match(line.text.strip())), 0)
-    found = Source(COMMAND, found.lines[start:])
+    return the_same(found, headers(found, _LABEL), _read_matrix)
+
+
+def _read_matrix(found: Source) -> Topology:
     kind, ids = _header(found, found.lines[0])
     legend = next((i for i, line in enumerate(found.lines) if line.text.strip() == "Legend:"), len(found.lines))
     words = {match[1] for line in found.lines[legend:] if (match := _LEGEND.fullmatch(line.text))}

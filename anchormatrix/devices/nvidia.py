@@ -9,14 +9,15 @@ from dataclasses import dataclass
 import msgspec
 
 from anchormatrix.devices.nvidia_cells import NO_HANDLE, column, is_absent, mib
+from anchormatrix.devices.nvidia_processes import MIG, PROCESSES, Processes, is_process_header, parse_processes
 from anchormatrix.devices.nvidia_topology import parse_topology
-from anchormatrix.devices.text import HEALTHY, WARNING, Line, Listing, Source, beside, source
-from anchormatrix.devices.unread import first_free, joined, refuse_all_lost, unread_card
+from anchormatrix.devices.text import HEALTHY, WARNING, Line, Listing, Source, beside, last_whole, source
+from anchormatrix.devices.unread import AGAIN, first_free, joined, partly, refuse_all_lost, unread_card
 from anchormatrix.errors import InputError, quoted_line
 from anchormatrix.hosts.base import Host
-from anchormatrix.records.host import NOT_STATED, Card, CardProcess, CardState, HostState
+from anchormatrix.records.host import NOT_STATED, Card, CardState, HostState
 
-__all__ = ["NvidiaDevice", "parse_gpus", "parse_processes", "parse_topology"]
+__all__ = ["NvidiaDevice", "parse_gpus", "parse_topology"]
 
 TOPOLOGY = ("nvidia-smi", "topo", "-m")
 _GPU_FIELDS = (
@@ -32,13 +33,9 @@ _GPU_FIELDS = (
     "ecc.errors.uncorrected.volatile.total",
 )
 GPUS = ("nvidia-smi", f"--query-gpu={','.join(_GPU_FIELDS)}", "--format=csv")
-PROCESSES = ("nvidia-smi", "--query-compute-apps=gpu_uuid,pid,used_memory,process_name", "--format=csv")
 
-_QUERY, _APPS = "nvidia-smi --query-gpu", "nvidia-smi --query-compute-apps"
-MIG = "MIG"
+_QUERY = "nvidia-smi --query-gpu"
 _NEEDED = ("index", "uuid", "name", "memory.used", "memory.total")
-_NO_PROCESSES = "No running processes found"
-_PROCESS_COLUMNS = ("gpu_uuid", "pid", "used_gpu_memory", "process_name")
 _BROKEN = re.compile(r"\[?(Unknown Error|ERR!|GPU is lost.*|GPU requires reset)\]?", re.IGNORECASE)
 _UUID = re.compile(r"GPU-[0-9a-f-]{8,40}")
 
@@ -62,51 +59,33 @@ def parse_gpus(text: str) -> tuple[Card, ...]:
     return _with_processes(_gpus(source(text, _QUERY)), "").cards
 
 
-def parse_processes(
-    text: str, uuids: Mapping[str, Card], *, all_known: bool = True
-) -> dict[str, tuple[CardProcess, ...]]:
-    """Read ``nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,process_name --format=csv`` by GPU uuid.
-
-    Where the tool cannot tell a process's memory (inside containers), all memory used on the card stands for it: an
-    upper bound, never 0, and unknown where the card's is. Unless the uuid of every card is known (``all_known``), a
-    process on a GPU that is not listed is one of a lost card. Raises :class:`InputError`.
-    """
-    found = source(text, _APPS)
-    lines = [line for line in found.lines if not NO_HANDLE.search(line.text)]
-    if lines and all(line.text.strip() == _NO_PROCESSES or _is_process_header(line) for line in lines):
-        return {}
-    if not lines or not _is_process_header(lines[0]):
-        raise found.error(
-            lines[0] if lines else None, "is not the header of the processes", ", ".join(_PROCESS_COLUMNS)
-        )
-    by_gpu: dict[str, list[CardProcess]] = {}
-    for line in lines[1:]:
-        if _is_process_header(line):
-            continue
-        cells = [cell.strip() for cell in line.text.split(",", 3)]  # a name may hold commas
-        if len(cells) != 4:
-            raise found.error(line, f"has {len(cells)} cells in", "4 cells")
-        uuid, pid, memory, name = cells
-        owners = _owners(uuid, uuids)
-        if not owners and all_known:
-            raise found.error(line, "names a GPU that is not listed:", "a uuid of --query-gpu")
-        for owner in owners:
-            used = uuids[owner].hbm_used_mb if is_absent(memory) else mib(found, line, memory, "used memory")
-            process = CardProcess(found.number(line, pid, "pid"), name, used)
-            if process not in by_gpu.setdefault(owner, []):  # a second table repeats the first
-                by_gpu[owner].append(process)
-    return {uuid: tuple(processes) for uuid, processes in by_gpu.items()}
-
-
 def parse_health(text: str) -> Listing:
     """Read a file that holds the output of ``--query-gpu`` and, after it, that of ``--query-compute-apps``.
 
-    The second may be missing; then no processes are known. Raises :class:`InputError`.
+    The second may be missing; then no processes are known. Where both come several times, the last counts. Raises
+    :class:`InputError`.
     """
-    gpus_text, header, rest = text.partition("gpu_uuid")
-    listing = _with_processes(_gpus(source(gpus_text, _QUERY)), header + rest)
+    found = source(text, _QUERY)
+    listing = last_whole(found, _beginnings(found), _read_output)
     refuse_all_lost(listing.cards, _QUERY)
     return listing
+
+
+def _read_output(found: Source) -> Listing:
+    apps = next((i for i, line in enumerate(found.lines) if is_process_header(line)), len(found.lines))
+    processes = "\n".join(line.text for line in found.lines[apps:])
+    return _with_processes(_gpus(Source(found.command, found.lines[:apps])), processes)
+
+
+def _beginnings(found: Source) -> list[int]:
+    """Where outputs begin: at a header of the GPUs that comes after one of the processes."""
+    places, ended = [0], False
+    for place, line in enumerate(found.lines):
+        if ended and _is_header(line):
+            places.append(place)
+            ended = False
+        ended = ended or is_process_header(line)
+    return places
 
 
 @dataclass(frozen=True)
@@ -142,14 +121,6 @@ class NvidiaDevice:
         return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(map(str, cards))}
 
 
-def _owners(uuid: str, cards: Mapping[str, Card]) -> list[str]:
-    """The GPUs a listed uuid may mean: itself; for an instance its GPU, or, where it does not say, each that is cut."""
-    if uuid in cards:
-        return [uuid]
-    named = [known for known in cards if uuid.startswith(f"MIG-{known}/")]
-    return named or [known for known, card in cards.items() if uuid.startswith("MIG-") and card.health == MIG]
-
-
 def _gpus(found: Source) -> _Gpus:
     start, columns = _header(found)
     rows: dict[int, list[_Gpu]] = {}
@@ -179,12 +150,12 @@ def _gpus(found: Source) -> _Gpus:
         if len(same) > 1 and same[0].uuid and {gpu.uuid for gpu in same} == {same[0].uuid}
     ]
     gpus = [
-        same[-1] if len(same) == 1 or card in again else _lost(card, f"is listed {len(same)} times")
+        same[-1] if len(same) == 1 or card in again else _lost(card, f"is listed {len(same)} times: {AGAIN}")
         for card, same in sorted(rows.items())
     ]
     uuids = [gpu.uuid for gpu in gpus if gpu.uuid]
     once = [
-        _lost(gpu.card.id, f"has the uuid of another row: {gpu.uuid}") if uuids.count(gpu.uuid) > 1 else gpu
+        _lost(gpu.card.id, f"has the uuid of another row, {gpu.uuid}: {AGAIN}") if uuids.count(gpu.uuid) > 1 else gpu
         for gpu in gpus
     ]
     notes = (f"`{found.command}` lists cards {', '.join(map(str, again))} again: the last row counts",) if again else ()
@@ -194,12 +165,16 @@ def _gpus(found: Source) -> _Gpus:
 def _header(found: Source) -> tuple[int, list[str]]:
     """The place and the columns of the header, which warnings of the driver may precede."""
     for place, line in enumerate(found.lines):
-        columns = [column(cell) for cell in line.text.split(",")]
-        if all(columns.count(name) == 1 for name in _NEEDED):
-            return place, columns
+        if _is_header(line):
+            return place, [column(cell) for cell in line.text.split(",")]
     columns = [column(cell) for cell in found.lines[0].text.split(",")]
     missing = next(name for name in _NEEDED if columns.count(name) != 1)
     raise found.error(found.lines[0], f"has no column {missing} in", f"a header with {', '.join(_NEEDED)}")
+
+
+def _is_header(line: Line) -> bool:
+    columns = [column(cell) for cell in line.text.split(",")]
+    return all(columns.count(name) == 1 for name in _NEEDED)
 
 
 def _lost(card: int, reason: str, uuid: str = "") -> _Gpu:
@@ -265,23 +240,15 @@ def _health(found: Source, line: Line, row: Mapping[str, str]) -> str:
 
 def _with_processes(gpus: _Gpus, text: str) -> Listing:
     if text.strip() and all(NO_HANDLE.search(line) for line in text.splitlines() if line.strip()):
-        return Listing(tuple(_processes_not_told(gpu.card) for gpu in gpus.found), gpus.notes)
+        silent = (partly(gpu.card, "does not tell its processes") for gpu in gpus.found)
+        return Listing(tuple(silent), gpus.notes)
     uuids = {gpu.uuid: gpu.card for gpu in gpus.found if gpu.uuid}
-    by_uuid = parse_processes(text, uuids, all_known=len(uuids) == len(gpus.found)) if text.strip() else {}
-    cards = (msgspec.structs.replace(gpu.card, processes=by_uuid.get(gpu.uuid, ())) for gpu in gpus.found)
-    return Listing(tuple(cards), gpus.notes)
-
-
-def _processes_not_told(card: Card) -> Card:
-    """A card of a host whose tool tells no processes at all, as soon as one GPU is lost."""
-    if card.state is CardState.UNUSABLE:
-        return card
-    reason = "; ".join(filter(None, (card.reason, "does not tell its processes")))
-    return msgspec.structs.replace(card, state=CardState.PARTLY, reason=reason)
-
-
-def _is_process_header(line: Line) -> bool:
-    return tuple(column(cell) for cell in line.text.split(",")) == _PROCESS_COLUMNS
+    told = parse_processes(text, uuids, all_known=len(uuids) == len(gpus.found)) if text.strip() else Processes()
+    cards = (
+        partly(msgspec.structs.replace(gpu.card, processes=told.of(gpu.uuid)), told.doubt(gpu.uuid))
+        for gpu in gpus.found
+    )
+    return Listing(tuple(cards), (*gpus.notes, *told.notes))
 
 
 def _reading(found: Source, line: Line, cell: str, what: str) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from anchormatrix.devices.text import Line, Source, source
+from anchormatrix.devices.text import Line, Source, headers, source, the_same
 from anchormatrix.records.host import SELF, Topology
 
 COMMAND = "nvidia-smi topo -m"
@@ -16,12 +16,15 @@ _LINK = re.compile(r"X|SYS|NODE|PHB|PXB|PIX|NV[1-9]\d?")
 def parse_topology(text: str) -> Topology:
     """Read the link matrix of the GPUs. Rows and columns of network cards are passed over.
 
-    Raises :class:`InputError` naming the command and the line for anything else than a whole matrix.
+    A matrix that comes several times is read once. Raises :class:`InputError` naming the command and the line for
+    anything else than a whole matrix.
     """
     found = source(text, COMMAND)
     # warnings of the driver may come first
-    start = next((i for i, line in enumerate(found.lines) if _GPU.match(line.text.strip())), 0)
-    found = Source(COMMAND, found.lines[start:])
+    return the_same(found, headers(found, _GPU), _read_matrix)
+
+
+def _read_matrix(found: Source) -> Topology:
     ids, columns = _header(found, found.lines[0])
     rows: dict[int, tuple[Line, list[str]]] = {}
     for line in found.lines[1:]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeVar
 
 from anchormatrix.errors import InputError, quoted_line
 from anchormatrix.records.host import Card
+
+T = TypeVar("T")
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _LIMIT = 4_000_000
@@ -91,6 +94,61 @@ def source(text: str, command: str) -> Source:
     if not lines:
         raise found.error(None, "is empty", "a table", f"run `{command}` on the host: the driver may not be loaded")
     return found
+
+
+def last_whole(found: Source, beginnings: Sequence[int], read: Callable[[Source], Listing]) -> Listing:
+    """The last whole one of the outputs that begin at these places of a text, with a note of how many there are.
+
+    A file that outputs were appended to holds the newest last. Raises what ``read`` raises of the last one when none is
+    whole.
+    """
+    outputs = [Source(found.command, found.lines[a:b]) for a, b in pairwise((*beginnings, len(found.lines)))]
+    broken: list[tuple[Source, InputError]] = []
+    for output in reversed(outputs):
+        try:
+            listing = read(output)
+        except InputError as error:
+            broken.append((output, error))
+            continue
+        if len(outputs) == 1:
+            return listing
+        places = " and ".join(str(_first(one)) for one in outputs)
+        note = f"there are {len(outputs)} outputs of `{found.command}`, from lines {places}: "
+        note += f"that from line {_first(output)} counts"
+        note += "".join(f"; the one from line {_first(one)} cannot be read: {error.what}" for one, error in broken[:1])
+        return Listing(listing.cards, (*listing.notes, note))
+    raise broken[0][1]
+
+
+def the_same(found: Source, beginnings: Sequence[int], read: Callable[[Source], T]) -> T:
+    """What each of the outputs that begin at these places of a text says: all the same.
+
+    For what does not change from one reading to the next. Raises :class:`InputError` naming both places when two
+    differ.
+    """
+    outputs = [Source(found.command, found.lines[a:b]) for a, b in pairwise((*beginnings, len(found.lines)))]
+    first, *others = [read(output) for output in outputs]
+    for output, said in zip(outputs[1:], others, strict=True):
+        if said != first:
+            what = f"differs from the output that begins at line {_first(outputs[0])}"
+            raise found.error(output.lines[0], what, "outputs of one host", "give one output as it comes")
+    return first
+
+
+def headers(found: Source, label: re.Pattern[str]) -> list[int]:
+    """Where link matrices begin in a text: at its first line with a card's label, and at each further one with several
+    labels, or alike; a row has the label of its own card alone. The start of a text without any."""
+    places = [place for place, line in enumerate(found.lines) if label.match(line.text.strip())]
+    first = found.lines[places[0]].text.strip() if places else ""
+    return [
+        place
+        for place in places
+        if (text := found.lines[place].text.strip()) == first or sum(map(bool, map(label.fullmatch, text.split()))) > 1
+    ] or [0]
+
+
+def _first(output: Source) -> int:
+    return output.lines[0].number
 
 
 def uncoloured(text: str) -> str:

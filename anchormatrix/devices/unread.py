@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from anchormatrix.errors import InputError
 from anchormatrix.records.host import NOT_STATED, Card, CardState, Topology
 
 LOST = "Lost"
+_RESET = "reset or reboot the host, and look at the driver's log"
+# what to do about a card of which two rows of one output claim to be
+AGAIN = "run the tool again and give one output as it comes; when the rows are still two, reset the card or its driver"
 
 
 def unread_card(card: int, reason: str, *, npu: int | None = None, chip: int = 0, name: str = NOT_STATED) -> Card:
@@ -23,6 +28,13 @@ def unread_card(card: int, reason: str, *, npu: int | None = None, chip: int = 0
         state=CardState.UNUSABLE,
         reason=reason,
     )
+
+
+def partly(card: Card, reason: str) -> Card:
+    """A card of which a fact is missing, by a further reason; itself without one, or when it cannot be used anyway."""
+    if not reason or card.state is CardState.UNUSABLE:
+        return card
+    return msgspec.structs.replace(card, state=CardState.PARTLY, reason="; ".join(filter(None, (card.reason, reason))))
 
 
 def first_free(taken: Iterable[int]) -> int:
@@ -58,11 +70,11 @@ def joined(cards: Sequence[Card], topology: Topology, listing: str, matrix: str)
 def refuse_all_lost(cards: Sequence[Card], listing: str) -> None:
     """Raise :class:`InputError` when no card at all could be read."""
     if cards and all(card.health == LOST for card in cards):
-        said = "; ".join(f"card {card.id} {card.reason}" for card in cards[:4])
+        said = "; ".join(f"card {card.id} {card.reason.removesuffix(f': {AGAIN}')}" for card in cards[:4])
         more = f" … and {len(cards) - 4} more" if len(cards) > 4 else ""
         raise InputError(
             f"no card of {len(cards)} can be used: {said}{more}",
             where=f"output of `{listing}`",
             expected="at least one card that can be read",
-            todo="reset or reboot the host, and look at the driver's log",
+            todo=AGAIN if any(AGAIN in card.reason for card in cards) else _RESET,
         )

@@ -248,6 +248,52 @@ def test_a_banner_and_a_second_process_table_change_no_card():
     assert parse_info(twice) == parse_info(ONE_CHIP)
 
 
+def test_of_several_outputs_in_one_text_the_last_whole_one_counts():
+    later = ONE_CHIP.replace("60185/ 65536", "3300 / 65536").replace("4711", "4713")
+    listing = read_info(ONE_CHIP + later)
+    assert [(card.id, card.hbm_used_mb) for card in listing.cards] == [(2, 3351), (5, 3300)]
+    assert [process.pid for process in listing.cards[1].processes] == [4713, 4712]
+    assert listing.notes == ("there are 2 outputs of `npu-smi info`, from lines 1 and 21: that from line 21 counts",)
+    cut = read_info(ONE_CHIP + later[: later.index("| NPU     Chip")])
+    assert cut.cards == parse_info(ONE_CHIP)
+    assert "that from line 1 counts; the one from line 21 cannot be read: is cut off" in cut.notes[-1]
+
+
+def test_a_process_row_that_cannot_be_read_is_a_process_of_its_card():
+    listing = read_info(ONE_CHIP.replace("| 33895  ", "| 33#95  "))
+    first, second = listing.cards
+    assert (first.state, second.state) == (CardState.KNOWN, CardState.PARTLY)
+    assert [(one.pid, one.name, one.memory_mb) for one in second.processes] == [
+        (4711, "", 115),
+        (4712, "a row that cannot be read", None),
+    ]
+    assert second.reason.startswith("has 1 process rows that cannot be read: process memory is «33#95» in «| 5 ")
+    assert listing.notes[0].startswith("`npu-smi info` has 1 process rows that cannot be read: process memory is")
+
+
+def test_a_process_row_that_tells_no_card_makes_every_card_partly_known():
+    listing = read_info(ONE_CHIP.replace("| 5       0                 | 4712", "| ?       0                 | 4712"))
+    assert [(card.state, [one.pid for one in card.processes]) for card in listing.cards] == [
+        (CardState.PARTLY, []),
+        (CardState.PARTLY, [4711]),
+    ]
+    assert listing.cards[0].reason.startswith("may have a process of which the row cannot be read: NPU is «?» in «| ?")
+
+
+def test_a_card_that_is_listed_twice_says_what_to_do():
+    todo = (
+        "run the tool again and give one output as it comes; when the rows are still two, reset the card or its driver"
+    )
+    rows = ONE_CHIP[
+        ONE_CHIP.index("| 5     910B3") : ONE_CHIP.index("+---------------------------+---------------+", 900)
+    ]
+    first, second = parse_info(ONE_CHIP.replace(rows, rows * 2))
+    assert (first.state, second.id, second.state) == (CardState.KNOWN, 5, CardState.UNUSABLE)
+    assert second.reason == f"is listed a second time: {todo}"
+    with pytest.raises(InputError, match=f"card 5 is listed a second time; .*; {todo}"):
+        parse_info(ONE_CHIP.replace("| 2     910B3", "| 5     910B3"))
+
+
 def test_all_cards_lost_is_refused_with_the_reasons():
     with pytest.raises(InputError, match=r"no card of 2 can be used: card 2 cannot be read: .*; card 5 cannot be read"):
         parse_info(ONE_CHIP.replace(" / 65536", " % 65536").replace("/ 65536", "% 65536"))
@@ -300,6 +346,12 @@ def test_a_damaged_matrix_is_an_error_that_names_the_command_and_the_line(text: 
 
 
 # --- ids and process memory ------------------------------------------------------------------------------------------
+
+
+def test_a_matrix_that_comes_twice_is_read_once_and_two_matrices_are_told_apart_by_their_lines():
+    assert parse_topology(PAIRS + PAIRS) == parse_topology(PAIRS)
+    with pytest.raises(InputError, match=r"line 11: differs from the output that begins at line 1 «"):
+        parse_topology(PAIRS + PAIRS.replace("UB", "SIO"))
 
 
 def test_logic_ids_follow_the_map_and_not_the_card_number():

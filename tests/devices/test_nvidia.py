@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anchormatrix.devices.nvidia import NvidiaDevice, parse_gpus, parse_health, parse_processes, parse_topology
+from anchormatrix.devices.nvidia import NvidiaDevice, parse_gpus, parse_health, parse_topology
+from anchormatrix.devices.nvidia_processes import parse_processes
 from anchormatrix.devices.saved import saved_listing
 from anchormatrix.errors import InputError
 from anchormatrix.hosts.base import Completed
@@ -209,7 +210,7 @@ def test_a_matrix_with_fewer_rows_than_cards_keeps_what_its_columns_tell():
     assert three.links == (("X", "NV1", "NV1"), ("NV1", "X", "NA"), ("NV1", "NA", "X"))
 
 
-@pytest.mark.parametrize("text", ["what", PROCESSES.replace(SECOND, "GPU-else"), PROCESSES.replace("4711", "x")])
+@pytest.mark.parametrize("text", ["what", PROCESSES.replace(SECOND, "GPU-else")])
 def test_damaged_processes_are_an_error(text: str):
     with pytest.raises(InputError, match="nvidia-smi --query-compute-apps"):
         parse_processes(text, {SECOND: parse_gpus(GPUS)[1]})
@@ -253,13 +254,63 @@ def test_of_a_listing_that_is_repeated_the_last_row_of_a_card_counts():
         assert [(card.state.value, card.hbm_used_mb) for card in listing.cards] == [("known", 3), ("known", 5)]
         assert listing.notes == ("`nvidia-smi --query-gpu` lists cards 0, 1 again: the last row counts",)
     lost = parse_health(GPUS + rows.replace(SECOND, "[GPU is lost]")).cards
-    assert [(card.state.value, card.reason) for card in lost] == [("known", ""), ("unusable", "is listed 2 times")]
+    assert [(card.state.value, card.reason) for card in lost] == [
+        ("known", ""),
+        (
+            "unusable",
+            "is listed 2 times: run the tool again and give one output as it comes; when the rows are still two, "
+            "reset the card or its driver",
+        ),
+    ]
+
+
+def test_of_several_outputs_in_one_text_the_last_counts():
+    later = GPUS.replace("40013 MiB", "5 MiB") + PROCESSES.replace("4711", "4713")
+    listing = parse_health(GPUS + PROCESSES + later)
+    assert [(card.state.value, card.hbm_used_mb) for card in listing.cards] == [("known", 3), ("known", 5)]
+    assert [process.pid for process in listing.cards[1].processes] == [4713, 4712]
+    assert listing.notes == (
+        "there are 2 outputs of `nvidia-smi --query-gpu`, from lines 1 and 7: that from line 7 counts",
+    )
+    cut = parse_health(GPUS + PROCESSES + GPUS.splitlines()[0])
+    assert [process.pid for process in cut.cards[1].processes] == [4711, 4712]
+    assert "from line 1 counts; the one from line 7 cannot be read: lists no GPU after «index, uuid" in cut.notes[-1]
+
+
+def test_a_matrix_that_comes_twice_is_read_once_and_two_matrices_are_told_apart_by_their_lines():
+    assert parse_topology(TWO_GPUS + TWO_GPUS) == parse_topology(TWO_GPUS)
+    with pytest.raises(InputError, match=r"line 13.*: differs from the output that begins at line 1 «"):
+        parse_topology(TWO_GPUS + TWO_GPUS.replace("NV4", "PIX"))
+
+
+def test_a_process_row_that_cannot_be_read_is_a_process_of_its_gpu():
+    listing = parse_health(GPUS + PROCESSES.replace("4711", "x"))
+    first, second = listing.cards
+    assert (first.state, second.state) == (CardState.KNOWN, CardState.PARTLY)
+    assert [(one.pid, one.name, one.memory_mb) for one in second.processes] == [
+        (0, "a row that cannot be read", 40013),
+        (4712, "worker", 40013),
+    ]
+    row = f"pid is «x» in «{SECOND}, x, 40000 MiB, /usr/bin/python3 -c a, b»"
+    assert second.reason == f"has 1 process rows that cannot be read: {row}"
+    assert listing.notes == (f"`nvidia-smi --query-compute-apps` has 1 rows that cannot be read: {row}",)
+
+
+def test_a_process_row_that_tells_no_gpu_makes_every_card_partly_known():
+    listing = parse_health(GPUS + PROCESSES + "no such row\n")
+    assert [(card.state, len(card.processes)) for card in listing.cards] == [
+        (CardState.PARTLY, 0),
+        (CardState.PARTLY, 2),
+    ]
+    assert listing.cards[0].reason == (
+        "may have a process of which the row cannot be read: has 1 cells in «no such row»"
+    )
 
 
 def test_words_that_nothing_runs_are_no_process():
     said = "No running processes found\n"
     for text in (said, PROCESSES.splitlines(keepends=True)[0] + said):
-        assert parse_processes(text, {SECOND: parse_gpus(GPUS)[1]}) == {}
+        assert parse_processes(text, {SECOND: parse_gpus(GPUS)[1]}).by_gpu == {}
 
 
 def test_colours_and_a_byte_order_mark_hide_no_listing(tmp_path: Path):
