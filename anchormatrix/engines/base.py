@@ -79,13 +79,11 @@ class Engine(Protocol):
         port: int,
         visible_env: Mapping[str, str],
         capture_dir: str | None,
-        capture_request: int | None = None,
         late_steps: int = 0,
     ) -> ServeCommand:
         """The command that serves the form on a loopback port; with a profiler when ``capture_dir`` is given.
 
-        ``visible_env`` is the device's environment for the cards of the group. ``capture_request`` is the number, from
-        1, of the request that is captured when the environment triggers it. With ``late_steps`` the last steps of a
+        ``visible_env`` is the device's environment for the cards of the group. With ``late_steps`` the last steps of a
         request of so many steps are captured. Raises :class:`EngineError` when the engine refuses the form.
         """
         ...

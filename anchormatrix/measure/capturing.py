@@ -18,7 +18,7 @@ from anchormatrix.measure.rig import Rig
 from anchormatrix.measure.served import DidNotRunError, Served
 from anchormatrix.records.requests import Role
 from anchormatrix.records.session import Capture, CaptureFile, CaptureStatus
-from anchormatrix.records.settings.values import ANCHOR, FEW, CaptureTrigger, KeepCaptures, Tier
+from anchormatrix.records.settings.values import ANCHOR, FEW, KeepCaptures, Tier
 from anchormatrix.records.settings.whole import Settings
 from anchormatrix.store.codec import write_record
 
@@ -32,10 +32,10 @@ def capture_steps(
     """Capture a step of a tier in a request of its own; returns it and the host's directory that holds it.
 
     A step much longer than the ``timed_s`` of its tier was slow by itself: another is captured, once, and the shorter
-    of the two is kept. One that the environment triggers is bound to its request, so there is no other.
+    of the two is kept.
     """
     first, first_s = _captured(served, rig, tier)
-    if rig.settings.capture.trigger == CaptureTrigger.ENV or not slow_by_itself(first_s, timed_s):
+    if not slow_by_itself(first_s, timed_s):
         return first, directory
     kept = f"{directory}-first"
     rig.say(f"the captured step took {first_s:.3g} s, unlike the timed ones: another is captured")
@@ -50,12 +50,11 @@ def _captured(served: Served, rig: Rig, tier: Tier) -> tuple[Capture, float | No
     tiers = rig.settings.matrix.tiers
     steps = tiers.anchor if tier is ANCHOR else rig.engine.capture_request_steps(tiers.few)
     number, request = len(served.sent) + 1, None
-    by_environment = rig.settings.capture.trigger == CaptureTrigger.ENV
-    problem = None if by_environment else served.client.start_profile()
+    problem = served.client.start_profile()
     if problem is None:
         try:
             request = served.ask(Role.CAPTURE, tier if steps == getattr(tiers, tier) else "", steps)
-            problem = None if by_environment else served.client.stop_profile()
+            problem = served.client.stop_profile()
         except DidNotRunError as error:  # the repeats are measured already
             problem = str(error)
     status = CaptureStatus.FAILED if problem else CaptureStatus.CAPTURED

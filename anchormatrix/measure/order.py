@@ -9,7 +9,7 @@ from anchormatrix.engines.base import ServeCommand
 from anchormatrix.measure.rig import Rig
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import Form
-from anchormatrix.records.settings.values import ANCHOR, FEW, CaptureTrigger, Tier
+from anchormatrix.records.settings.values import ANCHOR, FEW, Tier
 from anchormatrix.records.settings.whole import Settings
 
 
@@ -55,13 +55,6 @@ def why_no_capture(order: SessionOrder, rig: Rig) -> str:
     return rig.engine.late_capture_refusal() if tier is ANCHOR else ""
 
 
-def capture_request(order: SessionOrder, settings: Settings) -> int | None:
-    """The number, from 1, of the captured request when the environment triggers it: it must be known at the launch."""
-    if settings.capture.trigger != CaptureTrigger.ENV:
-        return None
-    return settings.matrix.warmups.max + 2 * order.pairs(settings) + 1
-
-
 def session_command(order: SessionOrder, rig: Rig, *, port: int, capture_dir: str | None) -> ServeCommand:
     """The command of a session. Raises :class:`EngineError` when the engine refuses the form."""
     return rig.engine.serve_command(
@@ -69,7 +62,6 @@ def session_command(order: SessionOrder, rig: Rig, *, port: int, capture_dir: st
         port=port,
         visible_env=rig.device.visible_env(order.contract.cards),
         capture_dir=capture_dir,
-        capture_request=capture_request(order, rig.settings) if capture_dir else None,
         late_steps=rig.settings.matrix.tiers.anchor if captured_tier(order, rig.settings) is ANCHOR else 0,
     )
 

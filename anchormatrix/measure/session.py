@@ -39,7 +39,7 @@ from anchormatrix.records.session import (
     SessionStatus,
     Try,
 )
-from anchormatrix.records.settings.values import ANCHOR, FEW, CaptureTrigger, OnBusy
+from anchormatrix.records.settings.values import ANCHOR, FEW, OnBusy
 from anchormatrix.store.sessions import TimedSession
 
 _EXTRA_ROUNDS = 2  # repeats sent again when a log line was spoiled or a request failed
@@ -138,25 +138,18 @@ class _Try:
         tiers, pairs = msgspec.structs.asdict(self.settings.matrix.tiers), self.order.pairs(self.settings)
         timed: dict[str, list[float]] = {FEW: [], ANCHOR: []}
         for done in range(pairs + _EXTRA_ROUNDS):
-            if done == pairs and self.capture.request is None:
-                self._capture(served, timed)  # an environment-triggered capture is bound to this place
             for tier in (FEW, ANCHOR):
                 if done < pairs or len(timed[tier]) < pairs:
                     request = served.ask(Role.MEASURED, tier, tiers[tier])
                     timed[tier] += [request.step_s or 0.0] if request is not None else []
             if served.untimed > 1 or (done + 1 >= pairs and min(map(len, timed.values())) >= pairs):
                 break
-        if self.capture.request is None and served.untimed <= 1:
+        if served.untimed <= 1:
             self._capture(served, timed)
-
-    def _capture_is_fixed(self) -> bool:
-        """A capture that the environment triggers is bound to a request number."""
-        return self.capture_dir is not None and self.settings.capture.trigger == CaptureTrigger.ENV
 
     def _warm_up(self, served: Served) -> bool:
         """Send excluded requests until the ramp has ended; ``False`` when the server logs no stage times at all."""
         matrix = self.settings.matrix
-        fixed = self._capture_is_fixed()  # then the warm-ups before it are all sent
         settled = False
         for number in range(1, matrix.warmups.max + 1):
             request = served.ask(Role.RAMP, FEW, matrix.tiers.few)
@@ -165,7 +158,7 @@ class _Try:
             if number > 1 and not self.warmups:
                 return False
             settled = warmed_up(self.warmups, matrix.warmups.steady_pct)
-            if settled and number >= matrix.warmups.min and not fixed:
+            if settled and number >= matrix.warmups.min:
                 break
         self.rig.say(f"{len(self.warmups)} excluded requests, {'steady' if settled else 'not steady'}")
         return True

@@ -149,14 +149,6 @@ def test_a_failed_capture_costs_no_measurement(tmp_path: Path) -> None:
     assert session.capture.status == "failed"
 
 
-def test_a_capture_triggered_by_the_environment_lies_where_it_was_announced(tmp_path: Path) -> None:
-    settings = small_settings(capture={"enabled": True, "trigger": "env"})
-    timed, _ = measure(tmp_path, settings, window=1)
-    session = timed.session
-    assert session.env["VLLM_TORCH_PROFILER_REQUEST"] == "13"
-    assert [row.role for row in timed.requests].index("capture") == 12
-
-
 def test_a_repeat_whose_line_was_spoiled_is_sent_again(tmp_path: Path) -> None:
     timed, _ = measure(tmp_path, faults={7: "spoil"})
     session = timed.session

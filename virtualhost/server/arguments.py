@@ -33,7 +33,6 @@ class Launch:
     cards: tuple[int, ...]
     stage_lines: bool
     profile_dir: Path | None
-    profile_request: int | None
     profile_step: int = 0
 
 
@@ -68,7 +67,7 @@ def parse(arguments: Sequence[str], scenario: Scenario, environment: Mapping[str
             raise LaunchError(f"{flag} {size} must be 1 or the world size {world}")
     if options.step_execution and not scenario.log.per_step:  # diffusion_model_runner.py:364
         raise LaunchError(f"{options.model} does not implement step execution (denoise_step, step_scheduler)")
-    directory, request, delay = _profile(options.profiler_config, environment)
+    directory, delay = _profile(options.profiler_config)
     cards = _visible_cards(scenario, environment, world)
     return Launch(
         options.model,
@@ -78,7 +77,6 @@ def parse(arguments: Sequence[str], scenario: Scenario, environment: Mapping[str
         cards,
         options.enable_diffusion_pipeline_profiler,
         directory,
-        request,
         delay if options.step_execution else 0,
     )
 
@@ -132,20 +130,16 @@ def _positive(text: str) -> int:
     return value
 
 
-def _profile(config: str | None, environment: Mapping[str, str]) -> tuple[Path | None, int | None, int]:
-    """Where captures go, the request that is captured without being asked (None: none), and iterations to skip."""
-    delay = 0
-    directory = environment.get("VLLM_TORCH_PROFILER_DIR")
-    request = environment.get("VLLM_TORCH_PROFILER_REQUEST")
-    if config is not None:
-        try:
-            stored = json.loads(config)
-            directory, delay = stored["torch_profiler_dir"], int(stored.get("delay_iterations", 0))
-        except (ValueError, TypeError, KeyError) as error:
-            raise LaunchError(
-                f"--profiler-config {config!r}: a JSON object with torch_profiler_dir is needed"
-            ) from error
-    return Path(directory) if directory else None, int(request) if request and request.isdigit() else None, delay
+def _profile(config: str | None) -> tuple[Path | None, int]:
+    """Where captures go, and iterations to skip."""
+    if config is None:
+        return None, 0
+    try:
+        stored = json.loads(config)
+        directory, delay = stored["torch_profiler_dir"], int(stored.get("delay_iterations", 0))
+    except (ValueError, TypeError, KeyError) as error:
+        raise LaunchError(f"--profiler-config {config!r}: a JSON object with torch_profiler_dir is needed") from error
+    return Path(directory) if directory else None, delay
 
 
 def _visible_cards(scenario: Scenario, environment: Mapping[str, str], world: int) -> tuple[int, ...]:

@@ -174,13 +174,9 @@ class Server:
         with self._engine:
             if self._ending.is_set():
                 return None
-            number = self.session.requests + 1
-            profiled = self._armed or number == self.launch.profile_request
-            outcome = self.session.request(ask, profiled=profiled, profile_step=self.launch.profile_step)
+            outcome = self.session.request(ask, profiled=self._armed, profile_step=self.launch.profile_step)
             try:
                 self._play(outcome)
-                if profiled and not self._armed:
-                    self._write_capture()
                 self._settle(outcome)
             except _GoneError:
                 return None

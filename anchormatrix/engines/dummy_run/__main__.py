@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
         print(_USAGE, file=sys.stderr)
         return 2
     try:
-        options = parse_serve(argv[1:], dict(os.environ))
+        options = parse_serve(argv[1:])
         cores = cores_of_ranks(os.environ.get(VARIABLE), options.world, os.sched_getaffinity(0))
     except (UsageError, InputError) as error:
         print(f"dummy_run: error: {error}", file=sys.stderr)

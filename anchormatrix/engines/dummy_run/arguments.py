@@ -17,13 +17,12 @@ class ProfilerSettings:
     """Where traces go and which denoise steps of the profiled requests are captured.
 
     ``delay`` steps are skipped first (the first step after a start carries one-off costs), then ``steps`` are captured;
-    0 steps mean all of them. ``request`` is the number of a request that is profiled without being asked, from 1.
+    0 steps mean all of them.
     """
 
     directory: str
     delay: int = 1
     steps: int = 1
-    request: int | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def parse_serve(argv: list[str], environment: dict[str, str]) -> ServeOptions:
+def parse_serve(argv: list[str]) -> ServeOptions:
     """Check a launch. Raises :class:`UsageError` naming the flag, what was given and what is allowed."""
     values = build_parser().parse_args(argv)
     spec = MODELS.get(values.model)
@@ -111,7 +110,7 @@ def parse_serve(argv: list[str], environment: dict[str, str]) -> ServeOptions:
         device=values.device,
         dtype=values.dtype,
         stage_log=values.enable_diffusion_pipeline_profiler,
-        profiler=_profiler(values.profiler_config, environment),
+        profiler=_profiler(values.profiler_config),
     )
     if values.num_gpus is not None and values.num_gpus != options.world:
         raise UsageError(f"--num-gpus {values.num_gpus}: the degrees multiply to {options.world}")
@@ -134,11 +133,9 @@ def _refuse_missing(values: argparse.Namespace, spec: ModelSpec) -> None:
             raise UsageError(f"--enable-{name}: the dummy run keeps its small model on the card")
 
 
-def _profiler(text: str | None, environment: dict[str, str]) -> ProfilerSettings | None:
+def _profiler(text: str | None) -> ProfilerSettings | None:
     if text is None:
-        directory = environment.get("VLLM_TORCH_PROFILER_DIR", "")
-        number = environment.get("VLLM_TORCH_PROFILER_REQUEST", "")
-        return ProfilerSettings(directory, request=int(number) if number.isdecimal() else None) if directory else None
+        return None
     try:
         values = json.loads(text)
         directory = values["torch_profiler_dir"]

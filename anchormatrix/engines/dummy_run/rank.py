@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
     threading.Thread(target=_listen, args=(link, orders), daemon=True).start()
     log = open_log(worker_tag({"RANK": (rank, world)}, os.getpid()))
     try:
-        state = Rank(rank, world, store, parse_serve(flags, dict(os.environ)))
+        state = Rank(rank, world, store, parse_serve(flags))
     except Exception as error:
         _log_failure(log, error)
         _answer(link, {"ok": False, "error": _text(error)})

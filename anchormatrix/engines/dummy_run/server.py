@@ -44,17 +44,11 @@ class Application:
         self.failure = ""
         self.jobs: dict[str, Job] = {}
         self._generating = threading.Lock()
-        self._served = 0
 
     def generate(self, values: dict[str, Any]) -> dict[str, Any]:
         """Run one request on all ranks. Returns rank 0's answer, with ``ranks_agree`` and ``seconds`` added."""
         request = to_request(values, self.options.model)
         with self._generating:
-            self._served += 1
-            profiler = self.options.profiler
-            profiled = profiler is not None and profiler.request == self._served
-            if profiled:
-                self.ask("start_profile")
             kind = "Video" if self.options.model.is_video else "Image"
             self.log.info(
                 "%s sampling params: steps=%d guidance=%s guidance_2=None seed=%d",
@@ -66,8 +60,6 @@ class Application:
             begin = time.perf_counter()
             answers = self.ask("generate", request=request)
             seconds = time.perf_counter() - begin
-            if profiled:
-                self.ask("stop_profile")
         agree = len({answer["fingerprint"] for answer in answers}) == 1
         if not agree:
             self.log.warning("The ranks hold different latents after the same request")

@@ -13,7 +13,7 @@ from anchormatrix.engines.vllm_omni.client import OmniClient
 from anchormatrix.engines.vllm_omni.parse import parse_serve_log
 from anchormatrix.errors import EngineError
 from anchormatrix.records.form import Form
-from anchormatrix.records.settings.values import CaptureTrigger, DeviceKind
+from anchormatrix.records.settings.values import DeviceKind
 from anchormatrix.records.settings.whole import Settings
 
 _OFFLOAD_FLAGS = {
@@ -89,7 +89,6 @@ class VllmOmni:
         port: int,
         visible_env: Mapping[str, str],
         capture_dir: str | None,
-        capture_request: int | None = None,
         late_steps: int = 0,
     ) -> ServeCommand:
         """See :class:`~anchormatrix.engines.base.Engine`. Text encoder and VAE are split over the whole world."""
@@ -102,11 +101,7 @@ class VllmOmni:
             **visible_env,
             **{key: self._filled(value, form) for key, value in self._engine.env.items()},
         }
-        profiler: list[str] = []
-        if capture_dir and self._capture.trigger == CaptureTrigger.ENV:
-            env |= {"VLLM_TORCH_PROFILER_DIR": capture_dir, "VLLM_TORCH_PROFILER_REQUEST": str(capture_request or 1)}
-        elif capture_dir:
-            profiler = ["--profiler-config", self._profiler_config(capture_dir, late_steps)]
+        profiler = ["--profiler-config", self._profiler_config(capture_dir, late_steps)] if capture_dir else []
         argv = [
             *_command(self._engine.command, env),
             *("serve", self._engine.model, "--omni", "--host", "127.0.0.1", "--port", str(port)),
@@ -138,8 +133,6 @@ class VllmOmni:
         0.30.0 calls ``profiler.step()`` once a request, with ``--step-execution`` once a denoise step
         (``diffusion/worker/diffusion_worker.py:697-741``), and ``/start_profile`` waits for a request to end.
         """
-        if self._capture.trigger == CaptureTrigger.ENV:
-            return "a profiler that the environment triggers captures whole requests"
         if _STEPWISE not in self._engine.extra_args:
             return f"vllm-omni profiles whole requests: a late step needs {_STEPWISE} in engine.extra_args"
         return ""

@@ -12,7 +12,6 @@ from anchormatrix.records.settings.values import (
     MANY,
     NO_REPEATS,
     YEAR_S,
-    CaptureTrigger,
     Clock,
     Count,
     Design,
@@ -126,7 +125,6 @@ class CaptureSettings(Section, frozen=True, kw_only=True):
     """
 
     enabled: bool
-    trigger: CaptureTrigger
     steps: Count
     keep: KeepCaptures
     compress: bool

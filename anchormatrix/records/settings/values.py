@@ -96,13 +96,6 @@ class Design(StrEnum):
     ADAPTIVE = "adaptive"
 
 
-class CaptureTrigger(StrEnum):
-    """What starts the profiler: the server's endpoint, or its environment from the start."""
-
-    ENDPOINT = "endpoint"
-    ENV = "env"
-
-
 class KeepCaptures(StrEnum):
     """Which captures stay on disk after their analysis."""
 

@@ -23,7 +23,7 @@ EXAMPLE = ROOT / "config" / "examples" / "cpu-dummy-run.yaml"
 
 
 def test_the_degrees_multiply_to_the_world() -> None:
-    options = parse_serve(["wan-tiny", "--usp", "2", "--tensor-parallel-size", "2", "--cfg-parallel-size", "2"], {})
+    options = parse_serve(["wan-tiny", "--usp", "2", "--tensor-parallel-size", "2", "--cfg-parallel-size", "2"])
     assert (options.usp, options.tp, options.cfg, options.ring, options.world) == (2, 2, 2, 1, 8)
 
 
@@ -34,7 +34,7 @@ def test_the_engine_s_command_is_understood_by_the_server(form: str) -> None:
         parse_form(form), port=8123, visible_env={"ANCHORMATRIX_CARD_CORES": "0;1"}, capture_dir="/tmp/traces"
     )
     assert command.argv[3] == "serve"
-    options = parse_serve(list(command.argv[4:]), dict(command.env))
+    options = parse_serve(list(command.argv[4:]))
     degrees = parse_form(form)
     assert (options.tp, options.usp, options.ring, options.cfg) == (degrees.tp, degrees.usp, degrees.ring, degrees.cfg)
     assert (options.host, options.port, options.stage_log) == ("127.0.0.1", 8123, True)
@@ -74,13 +74,11 @@ def test_the_captured_request_has_a_step_to_skip_and_one_to_capture() -> None:
 )
 def test_a_wrong_flag_is_named(argv: list[str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        parse_serve(argv, {})
+        parse_serve(argv)
 
 
-def test_the_environment_can_switch_the_profiler_on_for_one_request() -> None:
-    environment = {"VLLM_TORCH_PROFILER_DIR": "/tmp/traces", "VLLM_TORCH_PROFILER_REQUEST": "7"}
-    assert parse_serve(["wan-tiny"], environment).profiler == ProfilerSettings("/tmp/traces", request=7)
-    assert parse_serve(["wan-tiny"], {}).profiler is None
+def test_without_its_configuration_there_is_no_profiler() -> None:
+    assert parse_serve(["wan-tiny"]).profiler is None
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ class Running:
         self.workers = FakeWorkers()
         self.server = Server(("127.0.0.1", 0), Handler)
         log = logging.getLogger("test_dummy_run_server")
-        self.application = Application(parse_serve(argv, {}), self.workers, log)  # type: ignore[arg-type]
+        self.application = Application(parse_serve(argv), self.workers, log)  # type: ignore[arg-type]
         self.server.application = self.application
         self.application.ready.set()
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
@@ -188,16 +188,6 @@ def test_profiling_needs_a_profiler(video: Running, image: Running) -> None:
     assert video.post("/start_profile").status_code == 200
     assert video.post("/stop_profile").json()["files"] == ["/tmp/rank-0.json.gz"] * 2
     assert image.post("/start_profile").status_code == 404
-
-
-def test_one_request_can_be_profiled_by_its_number() -> None:
-    environment = {"VLLM_TORCH_PROFILER_DIR": "/tmp/x", "VLLM_TORCH_PROFILER_REQUEST": "2"}
-    workers = FakeWorkers()
-    log = logging.getLogger("test_dummy_run_server")
-    application = Application(parse_serve(["wan-tiny"], environment), workers, log)  # type: ignore[arg-type]
-    for _ in range(3):
-        application.generate(FIELDS)
-    assert [op for op, _ in workers.orders] == ["generate", "start_profile", "generate", "stop_profile", "generate"]
 
 
 def test_paths_and_bodies_that_are_not_part_of_the_protocol(video: Running) -> None:

@@ -15,7 +15,7 @@ from anchormatrix.engines.find import open_engine
 from anchormatrix.engines.vllm_omni.launch import VllmOmni, expected_groups
 from anchormatrix.errors import EngineError
 from anchormatrix.records.form import parse_form
-from anchormatrix.records.settings.values import CaptureTrigger, DeviceKind
+from anchormatrix.records.settings.values import DeviceKind
 from anchormatrix.records.settings.whole import Settings
 
 
@@ -25,12 +25,10 @@ def settings() -> Settings:
     return load_settings(DEFAULT_FILE)
 
 
-def launch(settings: Settings, form: str, capture_dir: str | None = None, request: int | None = None) -> ServeCommand:
+def launch(settings: Settings, form: str, capture_dir: str | None = None) -> ServeCommand:
     engine = VllmOmni(settings)
     visible = {"ASCEND_RT_VISIBLE_DEVICES": "0,1"}
-    return engine.serve_command(
-        parse_form(form), port=8123, visible_env=visible, capture_dir=capture_dir, capture_request=request
-    )
+    return engine.serve_command(parse_form(form), port=8123, visible_env=visible, capture_dir=capture_dir)
 
 
 def flags(command: ServeCommand) -> dict[str, str]:
@@ -82,15 +80,6 @@ def test_the_profiler_is_configured_only_for_a_capture(settings: Settings) -> No
     config = flags(launch(settings, "tp1-usp4", "/scratch/capture"))["--profiler-config"]
     assert json.loads(config)["torch_profiler_dir"] == "/scratch/capture"
     assert "--profiler-config" not in launch(settings, "tp1-usp4").argv
-
-
-def test_a_capture_may_be_triggered_by_the_environment(settings: Settings) -> None:
-    by_env = replace(settings, capture=replace(settings.capture, trigger=CaptureTrigger.ENV))
-    command = launch(by_env, "tp1-usp4", "/scratch/capture", 13)
-    assert "--profiler-config" not in command.argv
-    assert command.env["VLLM_TORCH_PROFILER_DIR"] == "/scratch/capture"
-    assert command.env["VLLM_TORCH_PROFILER_REQUEST"] == "13"
-    assert "VLLM_TORCH_PROFILER_DIR" not in launch(by_env, "tp1-usp4").env
 
 
 def test_masking_needs_a_plug_in_with_a_switch(settings: Settings) -> None:
