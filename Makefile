@@ -4,7 +4,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 
-.PHONY: matrix_report test lint pytest schema dummy-run-env test-real lock
+.PHONY: matrix_report test lint pytest schema dummy-run-env sglang-env test-real lock
 
 matrix_report: $(READY)
 	$(BIN)/snakemake --cores 1 matrix_report
@@ -32,7 +32,14 @@ dummy-run-env: .venv-dummy-run/.ready
 	$(BIN)/python scripts/make_dummy_run_env.py
 	touch $@
 
-test-real: $(READY) dummy-run-env
+# A real SGLang diffusion server on a CPU, and tiny models for it: 3 GB, never in .venv.
+sglang-env: .venv-sglang/.ready
+
+.venv-sglang/.ready: envs/sglang.txt $(wildcard dev/sglang_cpu/*.* dev/sglang_cpu/sglang_cpu/*.py) $(READY)
+	$(BIN)/python scripts/make_sglang_env.py
+	touch $@
+
+test-real: $(READY) dummy-run-env sglang-env
 	$(BIN)/python -m pytest -q -m real_engine
 
 $(READY): envs/requirements.lock pyproject.toml

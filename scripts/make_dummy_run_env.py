@@ -15,7 +15,9 @@ from pathlib import Path
 
 from anchormatrix.cli.command import run
 from anchormatrix.config.project import ROOT
-from anchormatrix.engines.dummy_run.environment import BUILDS, make_environment, quiet_run
+from anchormatrix.engines.environments import BUILDS, Recipe, make_environment, quiet_run
+
+CHECK = "import torch, diffusers; print(torch.__version__, diffusers.__version__, torch.distributed.is_available())"
 
 
 def main() -> int:
@@ -30,7 +32,7 @@ def main() -> int:
         help="build of torch: cpu, any (what the index gives), auto (any with an NVIDIA GPU, else cpu)",
     )
     args = parser.parse_args()
-    made = make_environment(args.directory, args.pins, build=args.build, run=quiet_run, say=print)
+    made = make_environment(args.directory, Recipe(args.pins, CHECK), build=args.build, run=quiet_run, say=print)
     print(f"{args.directory} is ready" if made else f"{args.directory} is complete already")
     return 0
 

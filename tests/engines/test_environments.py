@@ -1,4 +1,4 @@
-"""Making the dummy run's environment: a CPU build first, nothing twice, one line when it cannot be made."""
+"""Making an engine's environment: a CPU build first, nothing twice, one line when it cannot be made."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from subprocess import CompletedProcess
 import pytest
 import yaml
 
-from anchormatrix.engines.dummy_run.environment import make_environment, torch_version
+from anchormatrix.engines.environments import Recipe, make_environment, torch_version
 from anchormatrix.errors import EngineError, InputError
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class FakeRun:
@@ -55,7 +55,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make(tmp_path: Path, pins: Path, run: FakeRun, build: str = "auto") -> bool:
-    return make_environment(tmp_path / "env", pins, build=build, run=run, say=lambda _: None)
+    return make_environment(tmp_path / "env", Recipe(pins, "import torch"), build=build, run=run, say=lambda _: None)
 
 
 def test_a_cpu_build_is_taken_by_its_own_version(tmp_path: Path, pins: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_cuda_build_is_not_pulled_when_uv_has_a_cpu_build(tmp_path: Path, pins
 def test_without_any_cpu_build_it_stops_and_says_how_to_go_on(tmp_path: Path, pins: Path) -> None:
     with pytest.raises(EngineError, match="--build any"):
         make(tmp_path, pins, FakeRun(cpu="torch==2.13.0+cpu", uv="--torch-backend"))
-    assert not (tmp_path / "env" / "dummy-run.made").exists()
+    assert not (tmp_path / "env" / "pins.made").exists()
 
 
 def test_any_build_is_taken_when_asked_for(tmp_path: Path, pins: Path) -> None:
@@ -102,6 +102,20 @@ def test_any_build_is_taken_when_asked_for(tmp_path: Path, pins: Path) -> None:
 def test_a_failed_installation_shows_the_installer_s_error_line(tmp_path: Path, pins: Path) -> None:
     with pytest.raises(EngineError, match="ERROR: not to be had"):
         make(tmp_path, pins, FakeRun(pins="-r "))
+
+
+def test_complete_pins_are_installed_as_they_stand_and_own_projects_after_them(tmp_path: Path, pins: Path) -> None:
+    project = tmp_path / "plug-in"
+    project.mkdir()
+    source = project / "plug_in.py"
+    source.write_text("value = 1\n")
+    recipe = Recipe(pins, "import torch", complete=True, projects=(project,))
+    run = FakeRun()
+    assert make_environment(tmp_path / "env", recipe, build="cpu", run=run, say=lambda _: None)
+    assert run.installed()[1:] == [f"--no-deps -r {pins}", f"--no-deps --force-reinstall {project}"]
+    assert not make_environment(tmp_path / "env", recipe, build="cpu", run=FakeRun(), say=lambda _: None)
+    source.write_text("value = 2\n")
+    assert make_environment(tmp_path / "env", recipe, build="cpu", run=FakeRun(), say=lambda _: None)
 
 
 def test_pins_without_torch_are_an_error(tmp_path: Path) -> None:

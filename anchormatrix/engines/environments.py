@@ -1,4 +1,4 @@
-"""The dummy run's own environment: a virtual environment made with pinned torch and diffusers.
+"""Environments of their own for engines that run torch on this machine, made from pinned packages.
 
 On a machine without an NVIDIA GPU a CUDA build of torch would be gigabytes of libraries that nothing uses, so a CPU
 build is looked for first: under its own version (``+cpu``), then as the plain version where that is a CPU build (ARM),
@@ -13,26 +13,48 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from anchormatrix.errors import EngineError, InputError
 
 Run = Callable[[Sequence[str]], subprocess.CompletedProcess[str]]
-STAMP = "dummy-run.made"
 BUILDS = ("auto", "cpu", "any")
+_SOURCES = (".py", ".toml")
 _CUDA_PARTS = ("nvidia-", "cuda-", "triton")
 
 
-def make_environment(directory: Path, pins: Path, *, build: str, run: Run, say: Callable[[str], None]) -> bool:
-    """Make or complete the environment in ``directory`` from the pins; ``False`` when it is complete already.
+@dataclass(frozen=True)
+class Recipe:
+    """What an environment is made of.
+
+    ``pins`` names every package and pins torch. With ``complete`` they are installed as they stand, without what they
+    ask for: for a package that demands CUDA libraries which a CPU never loads. ``projects`` are folders of our own that
+    are installed after them. ``check`` is a Python program that must run in the finished environment.
+    """
+
+    pins: Path
+    check: str
+    complete: bool = False
+    projects: tuple[Path, ...] = ()
+
+    def fingerprint(self) -> str:
+        """A hash over everything that the environment is made from."""
+        files = [path for project in self.projects for path in sorted(project.rglob("*")) if path.suffix in _SOURCES]
+        parts = [self.pins.read_bytes(), *(path.read_bytes() for path in files if "build" not in path.parts)]
+        return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+def make_environment(directory: Path, recipe: Recipe, *, build: str, run: Run, say: Callable[[str], None]) -> bool:
+    """Make or complete the environment in ``directory``; ``False`` when it is complete already.
 
     ``build`` is ``cpu`` (only a CPU build will do), ``any`` (whatever the package index gives) or ``auto`` (``any`` on
     a machine with an NVIDIA GPU, else ``cpu``). ``run`` runs a command and captures its output. Raises
     :class:`EngineError` with the installer's error line when something cannot be installed.
     """
-    torch = torch_version(pins)
-    wanted = f"{build} {hashlib.sha256(pins.read_bytes()).hexdigest()}\n"
-    stamp = directory / STAMP
+    torch = torch_version(recipe.pins)
+    wanted = f"{build} {recipe.fingerprint()}\n"
+    stamp = directory / f"{recipe.pins.stem}.made"
     if stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
         return False
     python = directory / "bin" / "python"
@@ -43,10 +65,14 @@ def make_environment(directory: Path, pins: Path, *, build: str, run: Run, say: 
     if build == "cpu" or (build == "auto" and not has_nvidia_gpu(run)):
         say(f"installing a CPU build of torch {torch}")
         _install_cpu_torch(pip, python, torch, run)
-    say(f"installing {pins}")
-    _checked(run, [*pip, "install", "-r", str(pins)], "the pinned packages cannot be installed")
-    check = "import torch, diffusers; print(torch.__version__, diffusers.__version__, torch.distributed.is_available())"
-    say(_checked(run, [str(python), "-c", check], "torch and diffusers cannot be imported").stdout.strip())
+    say(f"installing {recipe.pins}")
+    alone = ["--no-deps"] if recipe.complete else []
+    _checked(run, [*pip, "install", *alone, "-r", str(recipe.pins)], "the pinned packages cannot be installed")
+    for project in recipe.projects:
+        _checked(
+            run, [*pip, "install", "--no-deps", "--force-reinstall", str(project)], f"{project} cannot be installed"
+        )
+    say(_checked(run, [str(python), "-c", recipe.check], "the environment is incomplete").stdout.strip())
     stamp.write_text(wanted, encoding="utf-8")
     return True
 
