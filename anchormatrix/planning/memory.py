@@ -59,20 +59,21 @@ class MemoryPlan:
 def memory_of(form: Form, model: ModelSettings) -> Memory:
     """Peak memory of one card.
 
-    Weights are split by tp and by the layers of a stage, and repeated over sequence and CFG ranks. Activations shrink
-    with the sequence degree;
-    tensor parallelism leaves the residual stream whole, so it is not credited. Buffers are what the collectives of one
+    Weights, those of every transformer, are split by tp and by the layers of a stage, and repeated over sequence and
+    CFG ranks. Activations shrink with the sequence degree; tensor parallelism leaves the residual stream whole, so it
+    is not credited. Buffers are what the collectives of one
     layer need at once. The text encoder is split over all ranks, the VAE's weights are repeated. Offload: whole
     components (``cpu-offload``) are resident one at a time; layer by layer, two layers are. Plain layerwise offload
     keeps one host copy per rank; the distributed kind shares one among the ranks of :func:`offload_axis`.
     """
-    weights = model.weights_gb / form.tp * ceil(model.layers / form.pp) / model.layers
+    one = model.weights_gb / form.tp * ceil(model.layers / form.pp) / model.layers
+    weights = one * model.transformers
     activation = model.activation_gb / form.sequence_degree
     encoder, vae = model.text_encoder_gb / form.cards, model.vae_gb
     other, host = encoder + vae, 0.0
     if form.offload == "cpu-offload":
         host = (weights + encoder + vae) * form.cards
-        other = max(0.0, encoder - weights - activation, vae - weights - activation)
+        weights, other = one, max(0.0, encoder - one - activation, vae - one - activation)
     elif form.offload:
         layers = model.layers / form.pp
         copies = form.cards

@@ -18,6 +18,7 @@ FLOORS = (
     {"hosts"},
     {"devices"},
     {"engines"},
+    {"model_files"},
     {"history"},
     {"planning"},
     {"captures"},

@@ -113,9 +113,10 @@ class WorkloadSettings(Section, frozen=True, kw_only=True):
 class ModelSettings(Section, frozen=True, kw_only=True):
     """Figures of the transformer: they decide which forms are possible, what they hold and what they send.
 
-    ``activation_gb`` is the peak of one card without any split of the sequence; ``guidance_branches`` is the number of
-    forwards that one denoise step needs (2 with classifier-free guidance); ``cross_attention`` says whether layers
-    attend to the text separately (else it is joined to the sequence), ``parallel_block`` whether attention and
+    ``weights_gb`` are those of one transformer; a pipeline may hold several ``transformers`` of which one runs at a
+    time. ``activation_gb`` is the peak of one card without any split of the sequence; ``guidance_branches`` is the
+    number of forwards that one denoise step needs (2 with classifier-free guidance); ``cross_attention`` says whether
+    layers attend to the text separately (else it is joined to the sequence), ``parallel_block`` whether attention and
     feed-forward of a layer run side by side and are summed together. Without ``kv_heads`` every head has its own K
     and V; without ``ffn_dim`` its divisibility is not checked; without ``sparse_block`` attention is dense.
     """
@@ -125,6 +126,7 @@ class ModelSettings(Section, frozen=True, kw_only=True):
     head_dim: Count
     sequence_tokens: Count
     weights_gb: Annotated[float, Meta(gt=0, le=1_000_000, description="GB")]
+    transformers: Annotated[int, Meta(ge=1, le=9)] = 1
     kv_heads: Count | None = None
     ffn_dim: Count | None = None
     guidance_branches: Annotated[int, Meta(ge=1, le=2)] = 1
