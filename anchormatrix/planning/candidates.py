@@ -133,7 +133,7 @@ def _branches(form: Form, model: ModelSettings) -> _Broken | None:
         return None
     if model.guidance_branches < 2:
         return "CFG parallelism needs guidance with two branches; this workload has one", _MODEL
-    if form.cfg > model.guidance_branches or model.guidance_branches % form.cfg:
+    if form.cfg > model.guidance_branches:
         return f"{model.guidance_branches} guidance branches cannot be shared by cfg {form.cfg}", _MODEL
     return None
 
@@ -161,6 +161,11 @@ def local_heads(form: Form, model: ModelSettings) -> int:
     A chunk of query heads needs its own KV heads beside it.
     """
     return min(model.heads, max(model.kv_head_count, form.tp * form.usp)) // (form.tp * form.usp)
+
+
+def forwards_per_step(form: Form, model: ModelSettings) -> int:
+    """How many forwards of the transformer one rank does in a step: guidance branches are dealt out whole."""
+    return -(-model.guidance_branches // form.cfg)
 
 
 def mask_chunks(form: Form, model: ModelSettings, requested: int) -> int:

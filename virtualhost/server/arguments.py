@@ -103,6 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     ):
         add(*names, type=_positive, default=1)
     add("--ulysses-mode", choices=("strict", "advanced_uaa"), default="strict")
+    add("--distributed-executor-backend", choices=("mp", "uni"))
     for name in ("--text-encoder-tp-size", "--vae-patch-parallel-size"):
         add(name, type=_positive)
     for name in (

@@ -185,7 +185,7 @@ class _Step:
 
     def timeline(self) -> StepTimeline:
         sim, split = self.sim, self.split
-        branches = self.model.dit.guidance_branches // split.cfg
+        branches = -(-self.model.dit.guidance_branches // split.cfg)  # dealt out in turn: cfg_parallel.py:182-330
         stages = [tuple(r for r in range(split.world) if split.place(r)["pp"] == k) for k in range(split.pp)]
         for _ in range(branches):
             for stage, ranks in enumerate(stages):

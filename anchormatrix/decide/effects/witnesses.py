@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from anchormatrix.captures.names import COMPUTE, COPY
+from anchormatrix.planning.candidates import forwards_per_step
 from anchormatrix.planning.collective_calls import collectives
 from anchormatrix.records.attribution import Attribution, RankCollectives
 from anchormatrix.records.conclusions.gates import EffectStatus
@@ -45,7 +46,7 @@ class Witnesses:
         if self.model is None:
             return None
         per_layer = sum(call.calls_per_layer for call in collectives(form, self.model) if call.kind == kind)
-        return per_layer * (self.model.layers // form.pp) * self.model.guidance_branches / form.cfg
+        return per_layer * (self.model.layers // form.pp) * forwards_per_step(form, self.model)
 
     def copies(self, form: str) -> tuple[float, float] | None:
         """Copies per step on the rank with the fewest: those beside the compute stream, and all."""

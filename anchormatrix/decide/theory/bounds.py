@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from anchormatrix.decide.evidence import FormEvidence
 from anchormatrix.measure.bandwidth.curve import Curves, Estimate, wire_bytes
+from anchormatrix.planning.candidates import forwards_per_step
 from anchormatrix.planning.collective_calls import Collective, collectives, concurrency, link_class, rank_groups
 from anchormatrix.records.attribution import Family
 from anchormatrix.records.conclusions.gates import CallBound, Unexplained
@@ -113,7 +114,7 @@ def byte_bound(form: Form, model: ModelSettings, contract: Contract, sweep: Curv
             for kind in sorted({link_class(ranks, contract.cards, topology) for ranks in groups})
         ]
         calls.append(_call_bound(call, at_once, found))
-    forwards = model.guidance_branches / form.cfg
+    forwards = forwards_per_step(form, model)
     rows = byte_rows(form, model, contract.cards, topology)
     return ByteBound(form, rows, tuple(calls), forwards, model.layers // form.pp)
 

@@ -77,10 +77,9 @@ def build_parser() -> argparse.ArgumentParser:
         (("--allgather-degree",), "all-gather-KV degree (not in this engine: above 1 is refused)"),
         (("--cfg-parallel-size",), "CFG parallel degree: 1 or 2"),
         (("--pipeline-parallel-size",), "pipeline degree (not in this engine: above 1 is refused)"),
-        (("--text-encoder-tp-size",), "accepted; every rank encodes the prompt itself"),
-        (("--vae-patch-parallel-size",), "accepted; every rank decodes itself"),
     ):
         parser.add_argument(*flags, type=_degree, default=1, metavar="N", help=text)
+    parser.add_argument("--distributed-executor-backend", choices=("mp",), help="accepted: ranks are always processes")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random weights (default 0)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "npu"), default="auto")
     parser.add_argument("--dtype", choices=("auto", "float32", "bfloat16"), default="auto")

@@ -23,7 +23,11 @@ _OFFLOAD_FLAGS = {
 }
 _MASK_PLACE = "{mask_chunks}"
 _ENV_PLACE = "{env}"
+_CARDS_PLACE = "{cards}"
 _STEPWISE = "--step-execution"
+# Without it a form on one card runs in the HTTP server's own process, others in workers (0.30.0,
+# diffusion/executor/abstract.py:37-60): the same conditions for all.
+_WORKERS = ("--distributed-executor-backend", "mp")
 _RELEASE = "vllm-omni 0.30"
 # By the names under which they are served: models whose layers it splits over pipeline stages (PipelineParallelMixin),
 # and models whose sequence it pads (auto_pad in their _sp_plan).
@@ -91,7 +95,11 @@ class VllmOmni:
         capture_dir: str | None,
         late_steps: int = 0,
     ) -> ServeCommand:
-        """See :class:`~anchormatrix.engines.base.Engine`. Text encoder and VAE are split over the whole world."""
+        """See :class:`~anchormatrix.engines.base.Engine`.
+
+        Text encoder and VAE are as the engine has them: splitting them stops some pipelines and changes what others
+        decode (tiling), so that is for ``engine.extra_args``, where ``{cards}`` stands for the form's number of cards.
+        """
         refusal = self.refusal(form)
         if refusal:
             raise EngineError(refusal, where=f"form {form.name}", todo="leave the form out of matrix.forms")
@@ -106,7 +114,7 @@ class VllmOmni:
             *_command(self._engine.command, env),
             *("serve", self._engine.model, "--omni", "--host", "127.0.0.1", "--port", str(port)),
             *self._degrees(form),
-            *("--text-encoder-tp-size", str(form.cards), "--vae-patch-parallel-size", str(form.cards)),
+            *_WORKERS,
             "--enable-diffusion-pipeline-profiler",
             *profiler,
             *([_OFFLOAD_FLAGS[form.offload]] if form.offload else []),
@@ -154,15 +162,20 @@ class VllmOmni:
                 yield from (flag, str(degree))
 
     def _profiler_config(self, directory: str, late_steps: int) -> str:
-        config = {"profiler": "torch", "torch_profiler_dir": directory, "torch_profiler_with_stack": False}
+        config = {
+            "profiler": "torch",
+            "torch_profiler_dir": directory,
+            "torch_profiler_with_stack": False,
+            # 0.30.0 packs in the background, after /stop_profile has answered (diffusion/profiler/
+            # omni_torch_profiler.py:220), and prints a table of all operators by default (vllm/config/profiler.py)
+            "torch_profiler_use_gzip": False,
+            "torch_profiler_dump_cuda_time_total": False,
+        }
         late = {"delay_iterations": max(0, late_steps - self._capture.steps), "max_iterations": self._capture.steps}
         return json.dumps(config | late if late_steps else config)
 
     def _device_env(self) -> dict[str, str]:
-        env = {
-            "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
-            "VLLM_OMNI_VIDEO_SYNC_TIMEOUT": f"{self._engine.request_timeout_s:.0f}",
-        }
+        env = {"VLLM_OMNI_VIDEO_SYNC_TIMEOUT": f"{self._engine.request_timeout_s:.0f}"}
         if self._device == DeviceKind.ASCEND:
             # Fixed ports collide when two groups of one host start in the same minute.
             env |= {"HCCL_HOST_SOCKET_PORT_RANGE": "auto", "HCCL_NPU_SOCKET_PORT_RANGE": "auto"}
@@ -173,7 +186,7 @@ class VllmOmni:
 
     @staticmethod
     def _filled(text: str, form: Form) -> str:
-        return text.replace(_MASK_PLACE, str(form.mask_chunks))
+        return text.replace(_MASK_PLACE, str(form.mask_chunks)).replace(_CARDS_PLACE, str(form.cards))
 
 
 def expected_groups(form: Form) -> dict[str, int]:
@@ -187,6 +200,7 @@ def expected_groups(form: Form) -> dict[str, int]:
         "tp_size": form.tp,
         "cfg_size": form.cfg,
         "pp_size": form.pp,
+        "dp_size": 1,  # too few degrees for the cards become replicas without a word (diffusion/data.py:453-488)
     }
 
 

@@ -44,7 +44,7 @@ def test_the_whole_command_of_a_plain_form(settings: Settings) -> None:
     command = launch(settings, "tp2-usp2")
     assert " ".join(command.argv) == (
         "vllm serve Wan-AI/Wan2.2-T2V-A14B-Diffusers --omni --host 127.0.0.1 --port 8123 --num-gpus 4 "
-        "--tensor-parallel-size 2 --usp 2 --ring 1 --text-encoder-tp-size 4 --vae-patch-parallel-size 4 "
+        "--tensor-parallel-size 2 --usp 2 --ring 1 --distributed-executor-backend mp "
         "--enable-diffusion-pipeline-profiler"
     )
     assert command.env["ASCEND_RT_VISIBLE_DEVICES"] == "0,1"
@@ -64,7 +64,7 @@ def test_cuda_gets_no_ascend_environment(settings: Settings) -> None:
         ("tp1-usp4-cfg2", "--cfg-parallel-size", "2"),
         ("tp1-usp2-pp2", "--pipeline-parallel-size", "2"),
         ("tp1-usp4-cfg2", "--num-gpus", "8"),
-        ("tp1-usp4-cfg2", "--vae-patch-parallel-size", "8"),
+        ("tp1-usp1", "--distributed-executor-backend", "mp"),
     ],
 )
 def test_every_degree_has_its_flag(settings: Settings, form: str, flag: str, value: str) -> None:
