@@ -227,25 +227,32 @@ def spread_pct(values: pd.Series) -> float:
     return 100 * float(values.max() - values.min()) / median if median else 0.0
 
 
-def check_annotations(capture: Capture) -> list[Finding]:
-    """Find annotated steps that overlap: their times are shared out, and what the earlier one does after the later one
-    has begun is not seen as its own."""
+def check_overlap(capture: Capture, table: pd.DataFrame) -> list[Finding]:
+    """Find steps that overlap. Annotated ones share out their time, and what the earlier one does after the later one
+    has begun is not seen as its own. Others are their own kernels, so this time is in both, and what hides a collective
+    of one step in the other is not seen."""
     found = []
-    for rank in sorted(set(capture.windows["rank"].tolist())):
-        ordered = capture.windows[capture.windows["rank"] == rank].sort_values("start_ns", kind="stable")
+    by_kernels = set(table.loc[table["source"] == "kernels", "rank"].tolist())
+    for rank, kernels in capture.per_rank():
+        windows = capture.windows[capture.windows["rank"] == rank]
+        if len(windows):
+            spans, which, so = windows, "annotated steps", "each is counted up to where the next begins"
+        else:
+            spans = step_spans(kernels, windows) if rank in by_kernels else windows
+            which, so = "steps", "that time is counted in both, each with its own kernels"
+        ordered = spans.sort_values("start_ns", kind="stable")
         over = ordered["end_ns"].cummax().shift(fill_value=0).iloc[1:] - ordered["start_ns"].iloc[1:]
         if len(over) and over.max() > _SLACK_NS:
-            most = f"annotated steps overlap by up to {over.max() / 1e6:.3f} ms"
-            text = f"{most}: each is counted up to where the next begins"
+            text = f"{which} overlap by up to {over.max() / 1e6:.3f} ms: {so}"
             found.append(Finding("overlapping_steps", text, (rank,)))
     return found
 
 
 def step_findings(capture: Capture, table: pd.DataFrame, step: int) -> list[Finding]:
-    """Return every finding of the steps: annotations, identities, agreement with the kernels, stragglers, imbalance."""
+    """Return every finding of the steps: overlap, identities, agreement with the kernels, stragglers, imbalance."""
     chosen = table[table["step"] == step]
     told = [] if capture.steps is None else check_identities(capture.steps)
     unused = [Finding(one.kind, f"{one.text}; this row of the step table is not used", one.ranks) for one in told]
     uneven = [*check_stragglers(chosen), *check_imbalance(chosen)]
-    told_by = [*check_annotations(capture), *unused, *check_identities(table), *check_agreement(capture)[1]]
+    told_by = [*check_overlap(capture, table), *unused, *check_identities(table), *check_agreement(capture)[1]]
     return by_text([*told_by, *uneven])

@@ -14,7 +14,7 @@ from anchormatrix.decide.theory.bounds import ByteBound, bandwidths, byte_bound,
 from anchormatrix.decide.theory.projection import Side, all_projections
 from anchormatrix.decide.theory.scaling import Measured, scaling_words
 from anchormatrix.measure.bandwidth.curve import Curves
-from anchormatrix.planning.memory import MemoryLimits, memory_of, why_not
+from anchormatrix.planning.memory import NO_CARD_MEMORY, MemoryLimits, memory_of, why_not
 from anchormatrix.records.attribution import Attribution
 from anchormatrix.records.conclusions.cells import Cell
 from anchormatrix.records.conclusions.gates import FormBytes, Gates, Projection, Unexplained
@@ -112,7 +112,7 @@ def _bounds(stored: Stored, evidence: Sequence[FormEvidence]) -> dict[str, ByteB
 def _no_memory(stored: Stored) -> str:
     """Why the memory gate cannot judge, where it cannot."""
     if stored.model is not None and stored.model.weights_gb and stored.memory is None:
-        return "the cards do not tell their memory, so no form was checked against it"
+        return NO_CARD_MEMORY
     return GateInputs.no_memory
 
 

@@ -11,6 +11,7 @@ from anchormatrix.records.form import OFFLOADS, Form
 from anchormatrix.records.settings.things import ModelSettings
 
 MEMORY_GATE = "memory gate"
+NO_CARD_MEMORY = "the cards do not tell their memory, so no form was checked against it"
 _GB = 1e9
 _RESIDENT_LAYERS = 2  # the layer that computes and the one that is being fetched
 

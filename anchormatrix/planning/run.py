@@ -143,11 +143,11 @@ class Run:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What a person must know before the run starts: damaged results, what measuring a size will tell and cost, and
-        a cell that is another one now.
+        """What a person must know before the run starts: damaged results, sizes of which no form was held against the
+        cards' memory, what measuring a size will tell and cost, and a cell that is another one now.
         """
         if not self.settings.cell:
-            return (*self.damage, *forecast_lines(self._forecasts()))
+            return (*self.damage, *self._memory_unchecked(), *forecast_lines(self._forecasts()))
         form, _ = split_cell(self.settings)
         planned = self.plan.of_size(form.cards)
         sessions = len(planned[0].sessions) if planned else 0
@@ -186,6 +186,12 @@ class Run:
             self.stored.smoke_status(contract_id) is SmokeStatus.REJECTED
             and self.stored.smoke_state(contract_id) == state
         )
+
+    def _memory_unchecked(self) -> Iterator[str]:
+        """A line for each size of which the memory gate could not judge."""
+        for planned in map(self.plan.of, self.contracts()):
+            if planned.memory_unchecked:
+                yield f"{planned.size} cards: {planned.memory_unchecked}"
 
     def _forecasts(self) -> Iterator[Forecast]:
         """The forecast of every size of which nothing is measured yet."""

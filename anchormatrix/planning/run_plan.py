@@ -9,6 +9,7 @@ from anchormatrix.errors import InputError
 from anchormatrix.planning.adaptive import sequence
 from anchormatrix.planning.candidates import Candidates
 from anchormatrix.planning.configured import candidates_of, matrix_design
+from anchormatrix.planning.memory import NO_CARD_MEMORY
 from anchormatrix.planning.triggers import digest
 from anchormatrix.records.conclusions.selection import StartNoise
 from anchormatrix.records.contract import Contract, ContractList, ListedContract
@@ -84,6 +85,7 @@ def _contract_plan(
         rank=planned.rank,
         state=planned.state,
         card_gb=card_gb,
+        memory_unchecked=NO_CARD_MEMORY if card_gb is None else "",
         forms=forms,
         excluded=tuple(
             RuledOut(form=out.form.name, reason=out.reason, source=out.source) for out in candidates.excluded

@@ -33,8 +33,9 @@ class ContractPlan(Record, frozen=True, kw_only=True):
     """What is measured under one contract.
 
     ``state`` is the health and occupancy of its cards as one word; ``card_gb`` the memory of its smallest card in
-    10⁹ bytes, None when unknown. ``forms`` are in the order of the first window, ``sessions`` in the order they run.
-    ``noise`` is how far server starts differ on cards like these, by history; None when too little is known.
+    10⁹ bytes, None when unknown, and ``memory_unchecked`` says then that no form was held against it. ``forms`` are in
+    the order of the first window, ``sessions`` in the order they run. ``noise`` is how far server starts differ on
+    cards like these, by history; None when too little is known.
     """
 
     id: str
@@ -42,6 +43,7 @@ class ContractPlan(Record, frozen=True, kw_only=True):
     rank: int
     state: GroupCondition
     card_gb: float | None
+    memory_unchecked: str = ""
     forms: tuple[str, ...]
     excluded: tuple[RuledOut, ...]
     windows: int

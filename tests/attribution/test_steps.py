@@ -61,6 +61,11 @@ def test_kernels_of_two_overlapping_steps_are_not_mixed():
     rows = [compute(0, 10), compute(12, 20), compute(15, 25, step=2), compute(28, 30, step=2)]
     table = decompose_kernels(capture_of(rows))
     assert table[["step", "computing_ns", "stage_ns"]].values.tolist() == [[1, 18_000, 20_000], [2, 12_000, 15_000]]
+    (found,) = step_findings(capture_of(rows), decompose(capture_of(rows)), 1)
+    assert (found.kind, found.ranks) == ("overlapping_steps", (0,))
+    assert found.text == ("steps overlap by up to 0.005 ms: that time is counted in both, each with its own kernels")
+    after = [compute(0, 10), compute(12, 20), compute(21, 25, step=2), compute(28, 30, step=2)]
+    assert step_findings(capture_of(after), decompose(capture_of(after)), 1) == []
 
 
 def test_an_annotated_step_lasts_as_long_as_its_annotation():

@@ -172,6 +172,16 @@ def test_before_a_size_is_measured_a_person_is_told_what_that_will_tell_and_cost
     assert plan(tmp_path, matrix={"sizes": [4]}).notices == ()
 
 
+def test_a_plan_says_that_no_form_was_held_against_memory_that_is_not_told(host, tmp_path):
+    run = plan(tmp_path, matrix={"sizes": [4]})
+    assert [contract.memory_unchecked for contract in run.plan.contracts] == ["", ""]
+    host["now"] = live(state(blocks([4, 4]), total_mb=None))
+    run = plan(tmp_path, matrix={"sizes": [4]})
+    words = "the cards do not tell their memory, so no form was checked against it"
+    assert [contract.memory_unchecked for contract in run.plan.contracts] == [words, words]
+    assert run.notices[0] == f"4 cards: {words}"
+
+
 def night(run, moment, *, night="", steps=(2.0, 2.05), generation=0, of=None):
     """Both starts of the first form of four cards, in results/ and in the history."""
     with open_history(run.settings.history.file) as history:

@@ -31,6 +31,7 @@ def state(
     health: Mapping[int, str] | None = None,
     tenants: Mapping[int, str] | None = None,
     used_mb: Mapping[int, int] | None = None,
+    total_mb: int | None = 98304,
 ) -> HostState:
     """A host on which every card is OK and idle, except as given."""
     cards = tuple(
@@ -41,7 +42,7 @@ def state(
             name="Ascend950DT",
             health=(health or {}).get(card, "OK"),
             hbm_used_mb=(used_mb or {}).get(card, 4800),
-            hbm_total_mb=98304,
+            hbm_total_mb=total_mb,
             processes=(CardProcess(4242, name, 30000),) if (name := (tenants or {}).get(card)) else (),
         )
         for card in topology.cards
