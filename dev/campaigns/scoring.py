@@ -105,7 +105,7 @@ def history_of(experiment: Experiment) -> product.History:
 
 
 def hardnesses(experiment: Experiment) -> tuple[str, ...]:
-    """Which hardnesses this host has, by the names of the options that draw them."""
+    """Which hardnesses this host has, by the names of the options that draw them; ``trouble`` by its kinds."""
     scenario, timing = experiment.scenario, experiment.scenario.timing
     kinds = {fault.kind for fault in scenario.faults}
     general = [rule for rule in scenario.behaviour.step_rules if rule.first_step or rule.min_steps]
@@ -121,5 +121,13 @@ def hardnesses(experiment: Experiment) -> tuple[str, ...]:
         "dead-features": bool(kinds & {"dead_masking", "dead_offload"}),
         "padding": any(experiment.scenario.dit.sequence_tokens % form.sequence_degree for form in experiment.forms),
         "captures": experiment.captures,
+        "tenants": bool(scenario.tenants),
+        "residue": bool(scenario.residue.cards),
+        "alarms": bool(scenario.health),
+        "failing forms": bool(kinds & {"not_applied", "crash", "oom", "comm_init"}),
+        "lost or slow requests": bool(kinds & {"lost_response", "slow"}),
+        "spliced lines": scenario.log.interleave_every > 0,
+        "no progress bar": not scenario.log.progress_bar,
+        "more than four forms": len(experiment.forms) > 4,
     }
     return tuple(name for name, present in found.items() if present)

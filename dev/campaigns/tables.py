@@ -101,14 +101,28 @@ def margin_table(results: Sequence[HostResult], rules: Sequence[str]) -> str:
 
 
 def hardness_table(results: Sequence[HostResult], rule: str) -> str:
-    """One rule on the hosts that have a hardness, and on those that have not."""
-    names = sorted({name for result in results for name in result.hardnesses})
-    lines = [f"{rule:<30} {'hosts with':>10} {'':>18} {'without':>10}"]
+    """One rule on the hosts that have a hardness, and on those that have not.
+
+    ``undecided``: of the hosts with it, how many the rule leaves undecided; ``more``: how many more these are than if
+    hosts with it were decided as often as those without.
+    """
+    names = sorted({name for result in results for name in _traits(result)})
+    lines = [f"{rule:<30} {'hosts with':>10} {'':>18} {'without':>10} {'':>18} {'undecided':>10} {'more':>6}"]
     for name in names:
-        those = Score([r for r in results if name in r.hardnesses], rule)
-        others = Score([r for r in results if name not in r.hardnesses], rule)
-        lines.append(f"{name:<30} {those.hosts:>10} {_cell(those):>18} {others.hosts:>10} {_cell(others):>18}")
+        those = Score([r for r in results if name in _traits(r)], rule)
+        others = Score([r for r in results if name not in _traits(r)], rule)
+        undecided = those.hosts - those.decided
+        more = f"{round(undecided - those.hosts * (1 - others.decided / others.hosts)):+d}" if others.hosts else "–"
+        lines.append(
+            f"{name:<30} {those.hosts:>10} {_cell(those):>18} {others.hosts:>10} {_cell(others):>18} "
+            f"{undecided:>10} {more:>6}"
+        )
     return "\n".join(lines)
+
+
+def _traits(result: HostResult) -> tuple[str, ...]:
+    """A host's hardnesses, a small margin among them."""
+    return (*result.hardnesses, *(["margin below 2 %"] if result.margin_pct < 2 else []))
 
 
 def _cell(score: Score) -> str:

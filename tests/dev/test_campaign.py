@@ -191,7 +191,16 @@ def test_the_tables_count_every_host_with_a_choice_once():
     assert (score.big, score.decided_big, score.card_time, score.hours) == (2, 1, 1.0, 4.0)
     assert rules_table(results, ["x"]).splitlines()[1].split()[:5] == ["x", "75.0", "%", "33.33", "%"]
     assert len(margin_table(results, ["x"]).splitlines()) == 3
-    assert hardness_table(results, "x").splitlines()[1].split()[:2] == ["thermal", "1"]
+    lines = [line.split() for line in hardness_table(results, "x").splitlines()[1:]]
+    assert [line[-2:] for line in lines] == [["0", "+0"], ["0", "+0"]]
+
+
+def test_the_table_of_hardnesses_counts_how_many_hosts_each_leaves_undecided():
+    """Of four noisy hosts three are undecided, of four others one: two more than if noise did nothing."""
+    noisy = [result(kind, 4.0, hardnesses=("noisy",)) for kind in (RIGHT, DECLINED, DECLINED, DECLINED)]
+    quiet = [result(kind, 4.0) for kind in (RIGHT, RIGHT, WRONG, DECLINED)]
+    (line,) = hardness_table(noisy + quiet, "x").splitlines()[1:]
+    assert " ".join(line.split()) == "noisy 4 25 % 0.00 % 1.00 4 75 % 33.33 % 1.00 3 +2"
 
 
 def test_the_interval_of_a_share_is_wilsons():
