@@ -61,7 +61,7 @@ class ModelFolder:
         """
         return tuple(
             name
-            for name, value in self.index.values.items()
+            for name, value in sorted(self.index.values.items())
             if name.startswith(prefix) and isinstance(value, list) and len(value) == 2 and all(value)
         )
 

@@ -21,6 +21,7 @@ FLOORS = (
     {"model_files"},
     {"history"},
     {"planning"},
+    {"doctor"},
     {"captures"},
     {"outputs"},
     {"measure"},
