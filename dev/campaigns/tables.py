@@ -46,9 +46,9 @@ class Score:
     @property
     def line(self) -> str:
         """The rule's line of :func:`rules_table`."""
-        low, high = wilson(self.wrong, self.decided)
+        (least, most), (low, high) = wilson(self.decided, self.hosts), wilson(self.wrong, self.decided)
         return (
-            f"{self.rule:<30} {_share(self.decided, self.hosts):>9} "
+            f"{self.rule:<41} {_share(self.decided, self.hosts):>7} {f'{100 * least:.0f}–{100 * most:.0f}':>7} "
             f"{_share(self.wrong, self.decided, 2):>8} {f'{100 * low:.2f}–{100 * high:.2f}':>12} "
             f"{self.dead:>5} {_share(self.decided_big, self.big):>9} {self.card_time:>9.2f} {self.hours:>8.0f}"
         )
@@ -68,9 +68,10 @@ def report(results: Sequence[HostResult], rules: Sequence[str], shown: Sequence[
 
 
 def rules_table(results: Sequence[HostResult], rules: Sequence[str]) -> str:
-    """One line for each rule: decided, wrong of decided with its 95 % interval, dead features won, card time."""
+    """One line for each rule: decided, wrong of decided, each with its 95 % interval, dead features won, card time."""
     head = (
-        f"{'rule':<30} {'decided':>9} {'wrong':>8} {'95 %':>12} {'dead':>5} {'of big':>9} {'card time':>9} {'hours':>8}"
+        f"{'rule':<41} {'decided':>7} {'95 %':>7} {'wrong':>8} {'95 %':>12} {'dead':>5} {'of big':>9} {'card time':>9} "
+        f"{'hours':>8}"
     )
     return "\n".join([head, *(Score(results, rule).line for rule in rules)])
 

@@ -189,7 +189,7 @@ def test_the_tables_count_every_host_with_a_choice_once():
     score = Score(results, "x")
     assert (score.hosts, score.decided, score.wrong, score.dead, score.high_wrong) == (4, 3, 1, 1, 2)
     assert (score.big, score.decided_big, score.card_time, score.hours) == (2, 1, 1.0, 4.0)
-    assert rules_table(results, ["x"]).splitlines()[1].split()[:5] == ["x", "75.0", "%", "33.33", "%"]
+    assert rules_table(results, ["x"]).splitlines()[1].split()[:6] == ["x", "75.0", "%", "30–95", "33.33", "%"]
     assert len(margin_table(results, ["x"]).splitlines()) == 3
     lines = [line.split() for line in hardness_table(results, "x").splitlines()[1:]]
     assert [line[-2:] for line in lines] == [["0", "+0"], ["0", "+0"]]
