@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from anchormatrix.engines.base import EngineLimits, EngineRule, ServeCommand
 from anchormatrix.engines.client import Client, Response, ServerFiles
+from anchormatrix.engines.launching import collective_env, filled_command
 from anchormatrix.engines.timing import ServeLog
 from anchormatrix.engines.vllm_omni.client import OmniClient
 from anchormatrix.engines.vllm_omni.parse import parse_serve_log
 from anchormatrix.errors import EngineError
 from anchormatrix.records.form import Form
-from anchormatrix.records.settings.values import DeviceKind
 from anchormatrix.records.settings.whole import Settings
 
 _OFFLOAD_FLAGS = {
@@ -22,7 +22,6 @@ _OFFLOAD_FLAGS = {
     "distributed-layerwise-offload": "--enable-distributed-layerwise-offload",
 }
 _MASK_PLACE = "{mask_chunks}"
-_ENV_PLACE = "{env}"
 _CARDS_PLACE = "{cards}"
 _STEPWISE = "--step-execution"
 # Without it a form on one card runs in the HTTP server's own process, others in workers (0.30.0,
@@ -111,7 +110,7 @@ class VllmOmni:
         }
         profiler = ["--profiler-config", self._profiler_config(capture_dir, late_steps)] if capture_dir else []
         argv = [
-            *_command(self._engine.command, env),
+            *filled_command(self._engine.command, env),
             *("serve", self._engine.model, "--omni", "--host", "127.0.0.1", "--port", str(port)),
             *self._degrees(form),
             *_WORKERS,
@@ -175,11 +174,10 @@ class VllmOmni:
         return json.dumps(config | late if late_steps else config)
 
     def _device_env(self) -> dict[str, str]:
-        env = {"VLLM_OMNI_VIDEO_SYNC_TIMEOUT": f"{self._engine.request_timeout_s:.0f}"}
-        if self._device == DeviceKind.ASCEND:
-            # Fixed ports collide when two groups of one host start in the same minute.
-            env |= {"HCCL_HOST_SOCKET_PORT_RANGE": "auto", "HCCL_NPU_SOCKET_PORT_RANGE": "auto"}
-        return env
+        return {
+            "VLLM_OMNI_VIDEO_SYNC_TIMEOUT": f"{self._engine.request_timeout_s:.0f}",
+            **collective_env(self._device),
+        }
 
     def _has_mask_switch(self) -> bool:
         return any(_MASK_PLACE in text for text in (*self._engine.extra_args, *self._engine.env.values()))
@@ -202,12 +200,3 @@ def expected_groups(form: Form) -> dict[str, int]:
         "pp_size": form.pp,
         "dp_size": 1,  # too few degrees for the cards become replicas without a word (diffusion/data.py:453-488)
     }
-
-
-def _command(command: Iterable[str], env: Mapping[str, str]) -> Iterable[str]:
-    for part in command:
-        if part == _ENV_PLACE:
-            for name, value in env.items():
-                yield from ("--env", f"{name}={value}")
-        else:
-            yield part

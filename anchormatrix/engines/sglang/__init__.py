@@ -1,0 +1,1 @@
+"""SGLang's diffusion server: its launches, its requests, its performance dump and its log."""
