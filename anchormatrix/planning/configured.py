@@ -8,6 +8,7 @@ from anchormatrix.engines.find import open_engine
 from anchormatrix.planning.adaptive import MatrixDesign
 from anchormatrix.planning.candidates import Candidates, Excluded, enumerate_forms, explicit_forms
 from anchormatrix.planning.memory import MEMORY_GATE, MemoryLimits, plan_memory
+from anchormatrix.planning.promising import keep_promising
 from anchormatrix.planning.ranking import Rule
 from anchormatrix.records.conclusions.selection import StartNoise
 from anchormatrix.records.settings.values import Design
@@ -18,7 +19,8 @@ def candidates_of(settings: Settings, size: int, *, card_gb: float | None = None
     """The forms to measure on ``size`` cards, and every other one with its reason.
 
     ``forms: auto`` enumerates, a list is checked; the model's rules, then the engine's, then (with ``card_gb``, the
-    memory of one card) the memory gate, which may replace a form by its offloaded variant.
+    memory of one card) the memory gate, which may replace a form by its offloaded variant. Of the forms that ``auto``
+    finds, ``matrix.most_forms`` are kept.
     """
     model, engine = settings.model, open_engine(settings)
     limits, chunks = engine.limits(), settings.selection.mask_chunks
@@ -26,14 +28,16 @@ def candidates_of(settings: Settings, size: int, *, card_gb: float | None = None
         found = enumerate_forms(model, size, limits, chunks=chunks, refusal=engine.refusal)
     else:
         found = explicit_forms(settings.matrix.forms.get(size, ()), model, size, limits, refusal=engine.refusal)
+    most = settings.matrix.most_forms if isinstance(settings.matrix.forms, str) else None
     if card_gb is None:
-        return found
+        return keep_promising(found, model, most)
     plan = plan_memory(found.forms, model, memory_limits(settings, card_gb))
     unlocked = tuple(
         Excluded(plain, f"does not fit without offload: measured as {variant}", MEMORY_GATE)
         for plain, variant in plan.unlocked
     )
-    return Candidates(size, plan.forms, (*found.excluded, *unlocked, *plan.dropped))
+    fitting = Candidates(size, plan.forms, (*found.excluded, *unlocked, *plan.dropped))
+    return keep_promising(fitting, model, most)
 
 
 def memory_limits(settings: Settings, card_gb: float) -> MemoryLimits:

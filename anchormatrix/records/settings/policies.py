@@ -66,7 +66,8 @@ class TierSettings(Section, frozen=True, kw_only=True):
 
 
 class MatrixSettings(Section, frozen=True, kw_only=True):
-    """What is measured. ``forms`` maps a size to names, or is ``auto``.
+    """What is measured. ``forms`` maps a size to names, or is ``auto``: then the ``most_forms`` most promising ones of
+    each size, or all where that is null.
 
     Under the adaptive design a form is started in at most ``windows + extra_windows`` windows.
     """
@@ -79,6 +80,7 @@ class MatrixSettings(Section, frozen=True, kw_only=True):
     forms: FormsBySize
     warmups: WarmupSettings
     extra_windows: Annotated[int, Meta(ge=0, le=30)] = 6
+    most_forms: Annotated[int, Meta(ge=1, le=1000)] | None = None
 
     def __post_init__(self) -> None:
         refuse_repeats([self.sizes, *(() if isinstance(self.forms, str) else self.forms.values())])
