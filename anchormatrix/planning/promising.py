@@ -28,7 +28,7 @@ def sent_gb(form: Form, model: ModelSettings) -> float:
 
 
 def idle_share(form: Form, model: ModelSettings) -> float:
-    """The share of a step that a rank waits for other stages: (stages − 1) ÷ (stages − 1 + branches one after another)."""
+    """The share of a step that a rank waits for other stages: (stages − 1) ÷ (stages − 1 + branches in turn)."""
     return (form.pp - 1) / (form.pp - 1 + model.guidance_branches / form.cfg)
 
 
