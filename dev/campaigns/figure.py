@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # rules of one kind that differ in how sure they want to be are one line; colours are told apart by all eyes
-COLOURS = ("#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999")
+COLOURS = ("#000000", "#0072b2", "#d55e00", "#cc79a7", "#e69f00", "#56b4e9", "#999999", "#009e73")
 
 _WRONG_PCT = (0, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
 
@@ -28,11 +29,16 @@ def draw_figure(
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "campaign", "font.size": 9}):
         page = Figure(figsize=(13, 4.2), layout="constrained")
         left, middle, right = page.subplots(1, 3)
-        for (name, rules), colour in zip(families.items(), COLOURS, strict=False):
-            scores = [score for rule in rules if (score := Score(results, rule)).decided]
+        curves = {name: [Score(results, rule) for rule in rules] for name, rules in families.items()}
+        curves = {name: points for name, scores in curves.items() if (points := _decided(scores))}
+        for (name, scores), colour in zip(curves.items(), cycle(COLOURS), strict=False):
             _line(left, name, scores, [100 * score.decided / score.hosts for score in scores], colour, name in own)
             _line(middle, name, scores, [score.card_time for score in scores], colour, name in own)
-        left.set(xlabel="decided, % of hosts", ylabel="wrong, % of decided", title="wrong against decided")
+        left.set(
+            xlabel="decided, % of hosts",
+            ylabel="wrong, % of decided (dead features apart)",
+            title="wrong against decided",
+        )
         middle.set(xlabel="card time: starts ÷ (2 × forms)", title="wrong against card time")
         for axes in (left, middle):
             axes.set_yscale("symlog", linthresh=0.5)
@@ -42,6 +48,11 @@ def draw_figure(
         left.legend(frameon=False, fontsize=7, loc="upper left")
         _by_margin(right, results, own)
         page.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=150)
+
+
+def _decided(scores: Iterable[Score]) -> list[Score]:
+    """The points of a line in the order of how much they decide; a rule that decides nothing is no point."""
+    return sorted((score for score in scores if score.decided), key=lambda score: score.decided)
 
 
 def _line(axes: Axes, name: str, scores: Sequence[Score], places: Sequence[float], colour: str, own: bool) -> None:
@@ -57,7 +68,6 @@ def _by_margin(axes: Axes, results: Sequence[HostResult], own: Sequence[str]) ->
     """Decided, in bars with intervals, and wrong of decided as numbers above them."""
     width = 0.8 / max(1, len(own))
     for number, (rule, colour) in enumerate(zip(own, COLOURS, strict=False)):
-        axes.bar([], [], color=colour, alpha=0.6, label=rule)
         for place, (low, high) in enumerate(MARGINS):
             score = Score([result for result in results if low < result.margin_pct <= high], rule)
             if not score.hosts:

@@ -244,7 +244,8 @@ def test_gates_and_projections_are_held_against_a_host_where_the_one_thing_was_c
 
 def test_the_figure_has_a_line_for_every_kind_of_rule(tmp_path):
     results = [result(RIGHT, 4.0), result(WRONG, 2.0)]
-    draw_figure(tmp_path / "figure.svg", results, {"lines": ("x",)}, ("x",))
+    families = {f"lines {number}": ("x",) for number in range(12)}
+    draw_figure(tmp_path / "figure.svg", results, families, ("x",))
     drawn = (tmp_path / "figure.svg").read_text(encoding="utf-8")
-    assert ">lines</text>" in drawn
+    assert all(f">{name}</text>" in drawn for name in families)
     assert "<dc:date>" not in drawn
