@@ -103,6 +103,7 @@ class Sglang:
             *_degrees(form),
             *("--performance-mode", "manual", "--warmup-mode", "off"),
             *_residency(form),
+            "--disable-conditioning-cache",  # else only the first request of a prompt encodes it
             *("--output-path", ""),  # outputs come in the answer
             # A poll of a job must not write a line into the request's bar.
             *("--uvicorn-access-log-exclude-prefixes", "/v1/videos/", "/health"),

@@ -7,6 +7,7 @@
 import multiprocessing
 import os
 import re
+from pathlib import Path
 
 
 def bind():
@@ -16,5 +17,5 @@ def bind():
     if not cards or multiprocessing.parent_process() is None or rank is None or int(rank[1]) >= len(cards):
         return
     cores = {int(core) for core in cards[int(rank[1])].split(",")}
-    for thread in os.listdir("/proc/self/task"):  # torch's threads are there already
-        os.sched_setaffinity(int(thread), cores)
+    for thread in Path("/proc/self/task").iterdir():  # torch's threads are there already
+        os.sched_setaffinity(int(thread.name), cores)
