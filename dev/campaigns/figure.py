@@ -12,6 +12,7 @@ from campaigns.tables import MARGINS, Score, between, wilson
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.container import BarContainer
 
 # rules of one kind that differ in how sure they want to be are one line; colours are told apart by all eyes
 COLOURS = ("#000000", "#0072b2", "#d55e00", "#cc79a7", "#e69f00", "#56b4e9", "#999999", "#009e73")
@@ -67,6 +68,7 @@ def _line(axes: Axes, name: str, scores: Sequence[Score], places: Sequence[float
 def _by_margin(axes: Axes, results: Sequence[HostResult], own: Sequence[str]) -> None:
     """Decided, in bars with intervals, and wrong of decided as numbers above them."""
     width = 0.8 / max(1, len(own))
+    drawn: dict[str, BarContainer] = {}
     for number, (rule, colour) in enumerate(zip(own, COLOURS, strict=False)):
         for place, (low, high) in enumerate(MARGINS):
             score = Score([result for result in results if low < result.margin_pct <= high], rule)
@@ -75,14 +77,12 @@ def _by_margin(axes: Axes, results: Sequence[HostResult], own: Sequence[str]) ->
             share, limits = score.decided / score.hosts, wilson(score.decided, score.hosts)
             x, reach = place + (number - (len(own) - 1) / 2) * width, [[share - limits[0]], [limits[1] - share]]
             reach = [[100 * max(0.0, value) for value in side] for side in reach]
-            label = rule if place == 0 else None
-            axes.bar(
-                x, 100 * share, width, yerr=reach, color=colour, alpha=0.6, label=label, error_kw={"linewidth": 0.7}
-            )
+            bar = axes.bar(x, 100 * share, width, yerr=reach, color=colour, alpha=0.6, error_kw={"linewidth": 0.7})
+            drawn.setdefault(rule, bar)
             axes.text(x, 3, f"{score.wrong}", ha="center", fontsize=7, color="white")
     axes.set_xticks(range(len(MARGINS)), [between(low, high) for low, high in MARGINS])
     axes.set(
         xlabel="true margin, %", ylabel="decided, % of hosts", title="by margin; in the bars: hosts decided wrongly"
     )
     axes.set_ylim(0, 115)
-    axes.legend(frameon=False, fontsize=7, loc="upper left", ncols=2)
+    axes.legend(list(drawn.values()), list(drawn), frameon=False, fontsize=7, loc="upper left", ncols=2)
