@@ -14,11 +14,11 @@ from campaigns.hosts import Experiment
 from campaigns.noise import ANCHOR, FEW, RANGE_OF_THREE
 from campaigns.rulings import HostResult, Ruling, false_extrapolates, judged
 from campaigns.starts import REPEATS, Starts
+from campaigns.tables import MEDIAN_OF_THREE
 from campaigns.theory import judge_theory
 from campaigns.truth import Truth, truth_on
 
 HISTORY_FREEDOM = 20
-_MEDIAN_OF_THREE = 1.35  # its variance ÷ that of the mean, for normal draws
 PRODUCT = tuple(product.FAMILIES)
 # lines of the figure: rules of one kind, which differ in how sure they want to be
 FAMILIES: Mapping[str, tuple[str, ...]] = {
@@ -98,7 +98,7 @@ def history_of(experiment: Experiment) -> product.History:
     timing = experiment.scenario.timing
     kept = timing.request_correlation**2  # a request of the other tier lies between two of one
     request = (timing.dispersion_pct / RANGE_OF_THREE) ** 2 + timing.step_pct**2 / ANCHOR
-    within = request / REPEATS * _MEDIAN_OF_THREE * (1 + 4 / 3 * kept + 2 / 3 * kept**2)
+    within = request / REPEATS * MEDIAN_OF_THREE * (1 + 4 / 3 * kept + 2 / 3 * kept**2)
     true_sd = (timing.restart_sd_pct**2 + within) ** 0.5
     chi_squared = random.Random(f"history|{experiment.scenario.seed}").gammavariate(HISTORY_FREEDOM / 2, 2.0)
     return product.History(true_sd * (chi_squared / HISTORY_FREEDOM) ** 0.5, HISTORY_FREEDOM)

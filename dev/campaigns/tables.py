@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import sqrt
 
-from campaigns.rulings import BIG_PCT, DEAD, DECLINED, RIGHT, WRONG, HostResult
+from scipy.special import ndtri
+
+from anchormatrix.planning.ranking import Rule
+from campaigns.rulings import BIG_PCT, DEAD, DECLINED, RIGHT, WRONG, ZONE_PCT, HostResult
+from campaigns.starts import REPEATS
 
 MARGINS = ((0.0, 1.0), (1.0, 2.0), (2.0, 3.0), (3.0, 4.5), (4.5, 100.0))
+MEDIAN_OF_THREE = 1.35  # the variance of its median ÷ that of the mean, for normal draws
+_NEEDED = ((0, 2), (2, 4), (4, 8), (8, 16), (16, 1e9))
 _Z95 = 1.959964
 
 
@@ -55,13 +61,14 @@ class Score:
 
 
 def report(results: Sequence[HostResult], rules: Sequence[str], shown: Sequence[str], own: Sequence[str]) -> str:
-    """All tables: every rule, what only the ``own`` rules of the product say, by margin, and by hardness."""
+    """All tables: every rule, what only the product's (``own``) say; by margin, starts needed and hardness."""
     without = sum(not result.choice for result in results)
     parts = [
         f"{len(results)} hosts, {without} of them leave nothing to choose and are not counted",
         rules_table(results, rules),
         product_lines(results, own),
         margin_table(results, shown),
+        needed_table(results, own),
         *(hardness_table(results, rule) for rule in own),
     ]
     return "\n\n".join(part for part in parts if part)
@@ -101,6 +108,27 @@ def margin_table(results: Sequence[HostResult], rules: Sequence[str]) -> str:
     return "\n".join([*lines, "(decided / wrong of decided / card time)"])
 
 
+def starts_needed(result: HostResult) -> float:
+    """How many starts of each tell the two best forms apart on a host whose noise is known.
+
+    They are apart when the bound of their difference is smaller than margin and indifference zone together; with the
+    deviation σ of a start's median, n starts of both leave z σ √(2 ÷ n), where z is the quantile at the product's
+    chance of error, shared among the comparisons. A rule that errs no more often and must learn σ needs more.
+    """
+    variance = result.restart_sd_pct**2 + MEDIAN_OF_THREE * result.request_sd_pct**2 / REPEATS
+    quantile = float(ndtri(1 - Rule.level / max(1, result.forms - 1)))
+    return 2 * variance * (quantile / (result.margin_pct + ZONE_PCT)) ** 2
+
+
+def needed_table(results: Sequence[HostResult], rules: Sequence[str]) -> str:
+    """What each rule makes of the hosts by the starts that they need; a form gets at most eight."""
+    parts = [[r for r in results if low < starts_needed(r) <= high] for low, high in _NEEDED]
+    lines = [f"{'starts of a form needed':<30} " + " ".join(f"{between(low, high):>18}" for low, high in _NEEDED)]
+    lines.append(f"{'hosts':<30} " + " ".join(f"{sum(r.choice for r in part):>18}" for part in parts))
+    lines += [f"{rule:<30} " + " ".join(f"{_cell(Score(part, rule)):>18}" for part in parts) for rule in rules]
+    return "\n".join(lines)
+
+
 def hardness_table(results: Sequence[HostResult], rule: str) -> str:
     """One rule on the hosts that have a hardness, and on those that have not.
 
@@ -133,7 +161,7 @@ def _cell(score: Score) -> str:
 
 
 def between(low: float, high: float) -> str:
-    """A class of margins in words."""
+    """A class of numbers in words."""
     return f"{low:g}–{high:g}" if high < 100 else f"above {low:g}"
 
 

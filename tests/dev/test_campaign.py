@@ -14,7 +14,7 @@ from campaigns.hosts import Experiment, draw
 from campaigns.rulings import DEAD, DECLINED, RIGHT, WRONG, HostResult, Ruling, false_extrapolates, judged
 from campaigns.scoring import PRODUCT, RULES, history_of, run_host, truth_of
 from campaigns.starts import Starts
-from campaigns.tables import Score, hardness_table, margin_table, rules_table, wilson
+from campaigns.tables import Score, hardness_table, margin_table, needed_table, rules_table, starts_needed, wilson
 from campaigns.theory import judge_theory
 from campaigns.truth import Truth
 
@@ -201,6 +201,17 @@ def test_the_table_of_hardnesses_counts_how_many_hosts_each_leaves_undecided():
     quiet = [result(kind, 4.0) for kind in (RIGHT, RIGHT, WRONG, DECLINED)]
     (line,) = hardness_table(noisy + quiet, "x").splitlines()[1:]
     assert " ".join(line.split()) == "noisy 4 25 % 0.00 % 1.00 4 75 % 33.33 % 1.00 3 +2"
+
+
+def test_a_host_needs_starts_by_the_square_of_its_noise_over_its_margin():
+    """Four forms compare three times at 1.5 %: z = 2.576. One start deviates by √(1 + 1.35 · 0.3² ÷ 3) = 1.020 %."""
+    assert starts_needed(result(DECLINED, 1.0)) == pytest.approx(2 * 1.0405 * (2.5758 / 2) ** 2, rel=1e-4)
+    assert starts_needed(result(DECLINED, 3.0)) == pytest.approx(starts_needed(result(DECLINED, 1.0)) / 4)
+    lines = needed_table([result(RIGHT, 3.0), result(DECLINED, 1.0)], ["x"]).splitlines()
+    assert [line.split() for line in lines[1:]] == [
+        ["hosts", "1", "1", "0", "0", "0"],
+        ["x", "100", "%", "0.00", "%", "1.00", "0", "%", "–", "1.00", "–", "–", "–"],
+    ]
 
 
 def test_the_interval_of_a_share_is_wilsons():
