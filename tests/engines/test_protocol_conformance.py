@@ -1,4 +1,4 @@
-"""Every server speaks one protocol: the same checks against the virtual host and against the dummy run."""
+"""Every server speaks one protocol: the same checks against the virtual host, the dummy run and SGLang."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from protocol_suite import (
     CHECKS,
     DUMMY_RUN,
     DUMMY_RUN_IMAGE,
+    SGLANG,
+    SGLANG_IMAGE,
     VIRTUAL,
     VIRTUAL_IMAGE,
     Kind,
@@ -19,6 +21,7 @@ from protocol_suite import (
     needs_dummy_run,
     serving,
 )
+from sglang_env import needs_sglang
 
 from anchormatrix.measure.causes import failure_of
 from anchormatrix.records.form import parse_form
@@ -35,13 +38,22 @@ def real(kind: Kind) -> object:
     )
 
 
+def others(kind: Kind) -> object:
+    """A server that other people wrote, of an environment of its own."""
+    return pytest.param(
+        kind,
+        id=kind.name,
+        marks=[pytest.mark.real_engine, needs_sglang, pytest.mark.xdist_group("sglang")],
+    )
+
+
 def virtual(kind: Kind) -> object:
     """The virtual host's server."""
     return pytest.param(kind, id=kind.name, marks=[pytest.mark.xdist_group("protocol")])
 
 
 VIDEO = [virtual(VIRTUAL), real(DUMMY_RUN)]
-ALL = [*VIDEO, virtual(VIRTUAL_IMAGE), real(DUMMY_RUN_IMAGE)]
+ALL = [*VIDEO, virtual(VIRTUAL_IMAGE), real(DUMMY_RUN_IMAGE), others(SGLANG_IMAGE), others(SGLANG)]
 
 
 @pytest.fixture(scope="module", params=ALL)
