@@ -95,8 +95,9 @@ class Engine(Protocol):
     def read(self, text: str, responses: Sequence[Response] = ()) -> ServeLog:
         """What a server's log (stdout and stderr in one text) and the answers so far tell; never raises.
 
-        ``responses`` are in the order in which they were sent. Without any, as for a log that is all that is left,
-        the text alone is read.
+        ``responses`` are in the order in which they were sent; ``requests[i]`` of the log is then what is known of
+        ``responses[i]``, whatever the log lost, and requests not answered yet follow. Without any, as for a log that is
+        all that is left, the text alone is read.
         """
         ...
 

@@ -33,9 +33,10 @@ class Told:
 class Response:
     """What became of a request. ``status`` is ``ok``, ``error`` (the server refused) or ``lost`` (no answer arrived).
 
-    ``fingerprint`` identifies the output: the first 16 hex digits of the SHA-256 of its bytes. ``peak_memory_mb`` is
-    the most device memory (in units of 2²⁰ bytes) that the request took, where the answer tells it. ``content`` are the
-    output's bytes and ``media`` their type. ``told`` is what the answer times, where it times anything.
+    ``steps`` is how many were asked for. ``fingerprint`` identifies the output: the first 16 hex digits of the SHA-256
+    of its bytes. ``peak_memory_mb`` is the most device memory (in units of 2²⁰ bytes) that the request took, where the
+    answer tells it. ``content`` are the output's bytes and ``media`` their type. ``told`` is what the answer times,
+    where it times anything.
     """
 
     status: RequestStatus
@@ -46,6 +47,7 @@ class Response:
     content: bytes = field(default=b"", repr=False)
     media: str = ""
     told: Told | None = None
+    steps: int = 0
 
 
 class Client(Protocol):

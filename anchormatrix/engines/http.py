@@ -62,9 +62,9 @@ class HttpClient:
         try:
             answer = self.ask(steps)
         except self._lost as error:
-            return Response(RequestStatus.LOST, time.monotonic() - started, error=short(error))
+            return Response(RequestStatus.LOST, time.monotonic() - started, error=short(error), steps=steps)
         except RefusedError as error:
-            return Response(RequestStatus.ERROR, time.monotonic() - started, error=str(error))
+            return Response(RequestStatus.ERROR, time.monotonic() - started, error=str(error), steps=steps)
         latency_s, fingerprint = time.monotonic() - started, hashlib.sha256(answer.content).hexdigest()[:16]
         return Response(
             RequestStatus.OK,
@@ -74,6 +74,7 @@ class HttpClient:
             content=answer.content,
             media=answer.media,
             told=answer.told,
+            steps=steps,
         )
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from anchormatrix.records.requests import Basis, Witness
 from anchormatrix.records.session import OffloadSeen, SparseSeen
 
 
@@ -23,7 +24,8 @@ class RankTiming:
 class Request:
     """One request as the server timed it; times in seconds.
 
-    ``diffuse_s`` is ``None`` when no rank's timing is whole. ``denominator`` says where ``iterations`` comes from:
+    ``steps`` and ``iterations`` are 0 where nothing tells them. ``diffuse_s`` is ``None`` when no rank's timing is
+    whole; ``basis`` says what it is and ``witness`` who told it. ``denominator`` says where ``iterations`` comes from:
     ``bar`` or ``requested``. ``bars`` are the (iteration, elapsed seconds ±1) of the rank that drew a progress bar.
     ``response`` is ``sent``, ``lost``, ``error`` or ``unknown``; ``profiled`` means that the profiler was on.
     ``refused`` says why the stage times are there and not used: something contradicts them, or their ranks cannot be
@@ -45,6 +47,13 @@ class Request:
     profiled: bool = False
     refused: str = ""
     steps_s: tuple[float, ...] = ()
+    basis: Basis = Basis.DIFFUSE
+    witness: Witness = Witness.LOG
+
+    @classmethod
+    def unknown(cls, index: int, steps: int, response: str) -> Request:
+        """A request that was sent and of which nothing is told."""
+        return cls(index, steps, steps, "requested", None, None, None, None, (), (), response)
 
     @property
     def bar_step_s(self) -> tuple[float, float] | None:
@@ -55,7 +64,7 @@ class Request:
     @property
     def step_s(self) -> float | None:
         """Step time in seconds: the fastest rank's diffuse time ÷ iterations executed."""
-        return None if self.diffuse_s is None else self.diffuse_s / self.iterations
+        return None if self.diffuse_s is None or not self.iterations else self.diffuse_s / self.iterations
 
     @property
     def rank_spread_s(self) -> float | None:
@@ -69,7 +78,8 @@ class ServeLog:
     """A parsed log. ``ranks`` are the workers' tags in rank order, empty where lines name none; ``groups`` the distinct
     sizes each group was given. ``lines`` counts physical lines, ``spoiled`` unusable ones by reason, ``bars`` the runs
     of progress bars. ``checks`` are what the ranks found of their own results: what was compared, relative distance,
-    limit; ``offload`` and ``sparse`` what they said of launch features; ``findings`` what a reader must know of how the
+    limit; ``denied`` what a worker said against a group or a switch, by its name, ``unproven`` why nothing proves one;
+    ``offload`` and ``sparse`` what they said of launch features; ``findings`` what a reader must know of how the
     log was read, ``remarks`` what may matter where a time is missing.
     """
 
@@ -83,6 +93,8 @@ class ServeLog:
     checks: tuple[tuple[str, float, float], ...] = ()
     offload: OffloadSeen | None = None
     sparse: SparseSeen | None = None
+    denied: Mapping[str, str] = field(default_factory=dict)
+    unproven: Mapping[str, str] = field(default_factory=dict)
     bars: int = 0
     spoiled: Mapping[str, int] = field(default_factory=dict)
     findings: tuple[str, ...] = ()

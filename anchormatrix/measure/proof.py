@@ -24,6 +24,11 @@ def prove(log: ServeLog, expected: Mapping[str, int], peaks_mb: Iterable[float |
     unproven: list[str] = []
     if len(log.ranks) != expected["world"]:
         failures.append(f"{len(log.ranks)} of {expected['world']} ranks seen")
+    asked = {name: f"{name} {size}" for name, size in groups.items() if size > 1}
+    for name, why in log.denied.items():
+        if name in asked or name not in groups:
+            failures.append(f"{asked.get(name, name)} is not in effect: {why}")
+    unproven += [f"{name}: {why}" for name, why in log.unproven.items()]
     for name, size in groups.items():
         seen = log.groups.get(name)
         if seen is None and size > 1:

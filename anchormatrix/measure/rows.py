@@ -43,6 +43,8 @@ class Row:
             steps=self.sent.steps,
             iterations=timed.iterations if timed else None,
             denominator=timed.denominator if timed else None,
+            basis=timed.basis if timed and timed.diffuse_s is not None else None,
+            witness=timed.witness if timed and timed.diffuse_s is not None else None,
             step_s=_rounded(self.step_s),
             diffuse_s=_rounded(timed.diffuse_s if timed else None),
             encode_s=_rounded(timed.encode_s if timed else None),
@@ -62,28 +64,9 @@ def records_of(rows: Sequence[Row]) -> tuple[RequestRow, ...]:
     return tuple(row.record(number) for number, row in enumerate(rows, start=1))
 
 
-def aligned(sent: Sequence[Sent], timed: Sequence[Request]) -> tuple[Row, ...]:
-    """Pair requests sent with requests logged, in order, by their number of steps.
-
-    A log that lost a sampling-parameter line has fewer requests than were sent: the longest common subsequence of step
-    counts leaves the lost ones untimed instead of shifting all that follow.
-    """
-    n, m = len(sent), len(timed)
-    best = [[0] * (m + 1) for _ in range(n + 1)]
-    for i in range(n - 1, -1, -1):
-        for j in range(m - 1, -1, -1):
-            same = sent[i].steps == timed[j].steps
-            best[i][j] = max(best[i + 1][j], best[i][j + 1], best[i + 1][j + 1] + 1 if same else 0)
-    rows, j = [], 0
-    for i in range(n):
-        while j < m and best[i][j] == best[i][j + 1] and not _pairs(sent, timed, best, i, j):
-            j += 1
-        if j < m and _pairs(sent, timed, best, i, j):
-            rows.append(Row(sent[i], timed[j]))
-            j += 1
-        else:
-            rows.append(Row(sent[i], None))
-    return tuple(rows)
+def rows_of(sent: Sequence[Sent], timed: Sequence[Request]) -> tuple[Row, ...]:
+    """The requests sent, each with what an engine's reading tells of it at the same place."""
+    return tuple(Row(one, timed[number] if number < len(timed) else None) for number, one in enumerate(sent))
 
 
 def counts_of(log: ServeLog, rows: Sequence[Row], closure_pct: float | None) -> LogCounts:
@@ -96,10 +79,6 @@ def counts_of(log: ServeLog, rows: Sequence[Row], closure_pct: float | None) -> 
         denominators=dict(log.denominators),
         closure_pct=closure_pct,
     )
-
-
-def _pairs(sent: Sequence[Sent], timed: Sequence[Request], best: list[list[int]], i: int, j: int) -> bool:
-    return sent[i].steps == timed[j].steps and best[i][j] == best[i + 1][j + 1] + 1
 
 
 def _rounded(value: float | None) -> float | None:

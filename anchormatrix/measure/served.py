@@ -44,9 +44,13 @@ class Sent:
 
     role: Role
     tier: str
-    steps: int
     sent_s: float
     response: Response
+
+    @property
+    def steps(self) -> int:
+        """How many steps it asked for."""
+        return self.response.steps
 
 
 class Served:
@@ -131,7 +135,7 @@ class Served:
         response = self._respond(index, steps)
         if self.kept(role, tier):  # one output of a kind is enough to look at
             response = replace(response, content=b"")
-        self.sent.append(Sent(role, tier, steps, sent_s, response))
+        self.sent.append(Sent(role, tier, sent_s, response))
         request = self._timed(index)
         self.untimed = 0 if request is not None else self.untimed + 1
         failed = response.status is RequestStatus.ERROR or (response.status is RequestStatus.LOST and request is None)
@@ -188,12 +192,14 @@ class Served:
             patience_s = max(_LOST_AFTER_S, 2 * (timed_since - begun)) if timed_since is not None else 0.0
             if timed_since is not None and time.monotonic() - timed_since > patience_s:
                 why = "timed whole by the server, but no answer came"
-                return Response(RequestStatus.LOST, time.monotonic() - begun, error=why)
+                return Response(RequestStatus.LOST, time.monotonic() - begun, error=why, steps=steps)
             if self._exited():
                 thread.join(2.0)
                 break
             thread.join(_POLL_MAX_S)
-        return box[0] if box else Response(RequestStatus.LOST, time.monotonic() - begun, error="the server ended")
+        if box:
+            return box[0]
+        return Response(RequestStatus.LOST, time.monotonic() - begun, error="the server ended", steps=steps)
 
     def _timed(self, index: int) -> Request | None:
         """The log's view of a request, once all ranks wrote theirs or no more lines come."""

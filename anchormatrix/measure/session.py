@@ -25,7 +25,7 @@ from anchormatrix.measure.order import SessionOrder, captured_tier, session_comm
 from anchormatrix.measure.proof import prove
 from anchormatrix.measure.ramp import first_steady, warmed_up
 from anchormatrix.measure.rig import Rig
-from anchormatrix.measure.rows import aligned, counts_of, records_of
+from anchormatrix.measure.rows import counts_of, records_of, rows_of
 from anchormatrix.measure.served import DidNotRunError, Served, stop_of
 from anchormatrix.records.host import HostState
 from anchormatrix.records.requests import Role
@@ -180,7 +180,7 @@ class _Try:
         self, served: Served, failure: DidNotRunError | None, before: HostState, after: HostState
     ) -> tuple[Finished, Judgement]:
         text, log = served.log_text(), served.log()
-        rows = aligned(served.sent, log.requests)
+        rows = rows_of(served.sent, log.requests)
         proof = prove(log, self.rig.engine.expected_groups(self.order.form), served.peaks_mb)
         judgement = judge_session(
             self.order,

@@ -37,13 +37,13 @@ def log_text(path: Path) -> tuple[str, int]:
 
 def no_serving_log(text: str, log: ServeLog) -> str:
     """Why a text is no serving log of a grammar known here; empty when it is one, or one of a server that failed."""
-    if log.requests or log.stage_lines:
+    if log.stage_lines:
         return ""
     if not text.strip():
         return "the file is empty"
     if _SGLANG.search(text):
-        return "this is a log of SGLang's diffusion server, whose stage lines are not read here"
-    if log.ranks or failure_of(text).line:
+        return "this is a log of SGLang's diffusion server, read as another engine's"
+    if log.requests or log.ranks or failure_of(text).line:
         return ""
     if "\0" in text[:_HEAD]:
         return "this is binary data"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 
@@ -14,7 +14,12 @@ NotNegative = Annotated[float, msgspec.Meta(ge=0, lt=_FINITE)]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """A frozen value inside a result file. Fields have the names and the order of the JSON keys."""
+    """A frozen value inside a result file. Fields have the names and the order of the JSON keys.
+
+    ``added`` are fields that files written by earlier versions lack.
+    """
+
+    added: ClassVar[tuple[str, ...]] = ()
 
 
 class FileRecord(Record, frozen=True, kw_only=True, tag_field="schema", tag=SCHEMA):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import ClassVar
 
 from anchormatrix.records.base import Positive, Record
 
@@ -25,12 +26,31 @@ class Role(enum.StrEnum):
     SMOKE = "smoke"
 
 
+class Basis(enum.StrEnum):
+    """What a request's denoise time is: timed as such, what of the whole is in no other stage, or a clock's reading."""
+
+    DIFFUSE = "diffuse stage"
+    REMAINDER = "forward less its other stages"
+    BAR = "clock of the progress bar"
+    STEPS = "each step"
+
+
+class Witness(enum.StrEnum):
+    """Who told a request's times: every rank's log lines, the answer (one rank's word), or both, which agree."""
+
+    LOG = "log"
+    ANSWER = "answer"
+    BOTH = "log and answer"
+
+
 class RequestRow(Record, frozen=True, kw_only=True):
     """One row of ``requests.csv``; times are in seconds, ``None`` where the log says nothing.
 
     ``sent_s`` counts from the start of the session. ``denominator`` says where ``iterations`` come from; a row with a
-    step time has both.
+    step time has both. ``basis`` says what was timed and ``witness`` who told it.
     """
+
+    added: ClassVar[tuple[str, ...]] = ("basis", "witness")
 
     request: int
     role: Role
@@ -38,6 +58,8 @@ class RequestRow(Record, frozen=True, kw_only=True):
     steps: int
     iterations: int | None = None
     denominator: str | None = None
+    basis: Basis | None = None
+    witness: Witness | None = None
     step_s: Positive | None = None
     diffuse_s: float | None = None
     encode_s: float | None = None

@@ -121,7 +121,7 @@ def read_table(path: Path | str, kind: type[R], *, todo: str = "delete the file 
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"cannot be read ({error})", where=str(path), todo=todo) from None
     header = rows[0] if rows else []
-    lacking = [name for name in columns(kind) if name not in header]
+    lacking = [name for name in columns(kind) if name not in header and name not in kind.added]
     if lacking:
         raise InputError(f"has no column {lacking[0]}", where=str(path), todo=todo)
     lists = {field.encode_name for field in msgspec.structs.fields(kind) if "tuple" in str(field.type)}

@@ -19,7 +19,7 @@ from anchormatrix.measure.causes import failure_of
 from anchormatrix.measure.live_cards import tenants, unfit
 from anchormatrix.measure.proof import prove
 from anchormatrix.measure.ramp import judge_ramp, warmed_up
-from anchormatrix.measure.rows import aligned, records_of
+from anchormatrix.measure.rows import records_of, rows_of
 from anchormatrix.measure.served import Sent
 from anchormatrix.records.attribution import Attribution
 from anchormatrix.records.contract import Contract
@@ -140,11 +140,12 @@ class _Start:
             return self._ended(SessionStatus.CONTAMINATED, others[0], served)
         if sick := unfit(self.contract.cards, after):
             return self._ended(SessionStatus.VOID, sick[0], served)
-        log = parse_serve_log(self._began_text + "".join(answer.text for answer in self.answers[:served]))
+        text = self._began_text + "".join(answer.text for answer in self.answers[:served])
+        log = parse_serve_log(text, [sent.response for sent in talk.sent])
         proof = prove(log, expected_groups(parse_form(self.form)), [self.server.memory_mb()])
         if not proof.ok:
             return self._ended(SessionStatus.VOID, f"the form did not take effect: {proof.failures[0]}", served)
-        rows = records_of(aligned(talk.sent, log.requests))
+        rows = records_of(rows_of(talk.sent, log.requests))
         values = self._session(SessionStatus.MEASURED, talk.why, rows).values_s
         timed = self._session(SessionStatus.MEASURED, talk.why, rows, talk.ramp(values.get("few", ())))
         proved = TimedSession(replace(timed.session, proof=proof), timed.requests)
@@ -211,7 +212,7 @@ class _Talk:
         answered, step = self.start.ask(len(self.sent), tier)
         known = {"ok": RequestStatus.OK, "lost": RequestStatus.LOST}
         status = known.get(answered.response, RequestStatus.ERROR)
-        self.sent.append(Sent(role, tier, TIERS[tier], 0.0, Response(status, answered.virtual_s)))
+        self.sent.append(Sent(role, tier, 0.0, Response(status, answered.virtual_s, steps=TIERS[tier])))
         self.died = answered.end
         return step
 

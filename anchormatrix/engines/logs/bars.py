@@ -64,13 +64,14 @@ def denoise_bars(bars: Iterable[Bar], steps: int, diffuse_s: float | None) -> tu
     """The runs of the denoise loop's bar among all bars of a request for ``steps`` steps.
 
     It has no label or one of denoising. Its total is what was asked for or one or two off. Another total is only
-    believed when it is the only one and its clock fits the stage, ``diffuse_s`` seconds.
+    believed when it is the only one and its clock fits the stage, ``diffuse_s`` seconds. With ``steps`` 0 nothing tells
+    what was asked for: then the only total is the loop's.
     """
     mine = [bar for bar in bars if bar.total > 0 and (not bar.label or _DENOISE.search(bar.label))]
     counts = Counter[int]()
     for bar in mine:
         counts[bar.total] += len(bar.states)
-    total = _total(counts, steps)
+    total = _total(counts, steps) if steps else (next(iter(counts)) if len(counts) == 1 else None)
     if (
         total is None
         and len(counts) == 1

@@ -7,6 +7,7 @@ from typing import Any
 
 from anchormatrix.engines.http import HttpClient, Output, json_object, media_type, multipart, positive
 from anchormatrix.engines.jobs import finished_job, first_image
+from anchormatrix.engines.vllm_omni.answers import stages_of
 from anchormatrix.records.settings.things import WorkloadSettings
 from anchormatrix.records.settings.values import Endpoint
 
@@ -61,7 +62,8 @@ class OmniClient(HttpClient):
             "num_inference_steps": steps,
             "guidance_scale": work.guidance_scale,
             "seed": work.seed,
-            **work.extra_params,
+            **({"extra_params": dict(work.extra_params)} if work.extra_params else {}),
+            **({"flow_shift": work.flow_shift} if work.flow_shift is not None else {}),
         }
 
     def ask(self, steps: int) -> Output:
@@ -72,16 +74,26 @@ class OmniClient(HttpClient):
 
     def _video(self, steps: int) -> Output:
         answer = self.post("/v1/videos/sync", files=multipart(self.form_fields(steps)))
-        return Output(answer.content, media_type(answer), positive(answer.headers.get("X-Peak-Memory-MB")))
+        told = stages_of(_json(answer.headers.get("X-Stage-Durations", "")))
+        return Output(answer.content, media_type(answer), positive(answer.headers.get("X-Peak-Memory-MB")), told)
 
     def _video_async(self, steps: int) -> Output:
         job = json_object(self.post("/v1/videos", files=multipart(self.form_fields(steps))))
         address, job = finished_job(self, "/v1/videos", job, timeout_s=self._timeout_s)
         video = self.get(f"{address}/content")
-        return Output(video.content, media_type(video), positive(job.get("peak_memory_mb")))
+        told = stages_of(job.get("stage_durations"))
+        return Output(video.content, media_type(video), positive(job.get("peak_memory_mb")), told)
 
     def _image(self, steps: int) -> Output:
         values = json_object(self.post("/v1/images/generations", json=self.image_body(steps)))
-        content, metrics = first_image(values), values.get("metrics")
-        peak_mb = positive(metrics.get("peak_memory_mb")) if isinstance(metrics, dict) else None
-        return Output(content, "image/*", peak_mb)
+        told = values.get("metrics")
+        metrics = told if isinstance(told, dict) else {}
+        stages = stages_of(metrics.get("stage_durations"))
+        return Output(first_image(values), "image/*", positive(metrics.get("peak_memory_mb")), stages)
+
+
+def _json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

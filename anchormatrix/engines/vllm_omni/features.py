@@ -27,6 +27,44 @@ _ACTIVE = re.compile(r"RAINFUSION_ATTN active|FASTVIDEO_VSA routing: .*route=VSA
 _DENSE = re.compile(r"RAINFUSION_ATTN staying dense|FASTVIDEO_VSA falling back")
 
 
+_HEADER = re.compile(r"^.*?\[[\w./<>-]{1,160}:\d{1,6}\] ")
+# Words of lines on launch features, whichever way they went
+_MARKS = re.compile(
+    r"ffload|RAINFUSION_ATTN|FASTVIDEO_VSA|SP hooks|sequence parallelism|CFG parallel|idle for CFG|Cache|ache-dit"
+    r"|ache backend|attention backend|quantization|HSDP|a2a_permute|RequestBatch"
+)
+# Where workers say that a split is not in effect: registry.py:625-631, distributed/cfg_parallel.py:313 and :496-500
+_DENIALS = (
+    ("sp_size", re.compile(r"SP hooks not applied|Failed to apply sequence parallelism|Continuing without SP hooks")),
+    ("cfg_size", re.compile(r"CFG parallel is NOT working correctly|GPU\(s\) will be idle for CFG")),
+)
+
+
+def tells_of_features(line: str) -> bool:
+    """Whether a worker's line says anything of a launch feature."""
+    return _MARKS.search(line) is not None
+
+
+def is_denial(line: str) -> bool:
+    """Whether a worker's line says that a split is not in effect: the sizes in it prove nothing."""
+    return any(pattern.search(line) for _, pattern in _DENIALS)
+
+
+def said(line: str) -> str:
+    """A worker's line without what its logger put before it."""
+    return _HEADER.sub("", line).strip()
+
+
+def denials(lines: Iterable[Line]) -> dict[str, str]:
+    """What workers say against a split, by the name of the group: the first line of each."""
+    found: dict[str, str] = {}
+    for _, line in lines:
+        for group, pattern in _DENIALS:
+            if group not in found and pattern.search(line):
+                found[group] = said(line)
+    return found
+
+
 def offload_seen(lines: Iterable[Line]) -> OffloadSeen | None:
     """What the workers said of offload while they started, or ``None`` when none said anything."""
     kinds: dict[str, dict[str, int]] = {}
@@ -40,7 +78,7 @@ def offload_seen(lines: Iterable[Line]) -> OffloadSeen | None:
                 blocks = kinds.setdefault(kind, {})
                 blocks[process] = blocks.get(process, 0) + (int(match[1]) if pattern.groups else 0)
         if not refusal and _REFUSAL.search(line):
-            refusal = line[line.rfind("] ") + 2 :].strip()
+            refusal = said(line)
     if not (kinds or groups or refusal):
         return None
     kind = max(kinds, key=lambda name: len(kinds[name]), default="")

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from dataclasses import dataclass, field
 from math import isfinite
-from typing import NamedTuple
 
-from anchormatrix.engines.logs.bars import BAR, Bars, draw
+from anchormatrix.engines.logs.bars import BAR, draw
 from anchormatrix.engines.logs.lines import LONGEST_LINE, Worker, without_colours
+from anchormatrix.engines.vllm_omni.features import is_denial, tells_of_features
 from anchormatrix.engines.vllm_omni.prefix import innermost, is_worker, read_prefix, without_prefix, writers
+from anchormatrix.engines.vllm_omni.segments import RawLog, Segment, StageLine
 
 _STAGE_MARK = "[DiffusionPipelineProfiler]"
 _STAGE = re.compile(
@@ -28,6 +27,7 @@ _STAGE = re.compile(
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
 # The profiler's own warnings, of methods that a pipeline does not have (the same file, lines 69 and 74)
 _MISSING = re.compile(r" *(?:Method path|Attribute) (\S{1,200}) (?:not found|is not callable)\s*")
+_SHARED_WEIGHTS = "layerwise offload: dp_size="  # of the group that shares a copy of the weights, not of replicas
 _SAMPLING = "sampling params:"
 _STEPS = re.compile(r"[ ,]steps=([1-9]\d{0,4})(?=[\s,]|$)", re.ASCII)
 _STAMP = re.compile(r"[A-Z]+ (\d\d-\d\d \d\d:\d\d:\d\d)", re.ASCII)
@@ -45,7 +45,9 @@ _CHECK = re.compile(
     r"limit (\d{1,9}(?:\.\d{1,30})?(?:e[+-]?\d{1,3})?)(?=\s|$)",
     re.ASCII,
 )
-_FEATURES = ("ffload", "RAINFUSION_ATTN", "FASTVIDEO_VSA")  # marks of lines on launch features
+# uvicorn's and vllm-omni's own words (entrypoints/openai/api_server.py:374) when the start is behind a server
+_SERVING = ("Application startup complete", "Starting vLLM API server")
+_NUMBER = re.compile(r"\bWorker (\d{1,6}): Scheduler loop started", re.ASCII)  # worker/diffusion_worker.py:1642
 _CANONICAL = {
     "ulysses": "ulysses_degree",
     "ring": "ring_degree",
@@ -54,57 +56,6 @@ _CANONICAL = {
     "pipeline_parallel_size": "pp_size",
 }
 _COLLECTED = ("log", "message", "msg")  # keys under which collectors of JSON lines keep the line itself
-
-
-class StageLine(NamedTuple):
-    """One stage line: its writer, its time in seconds, its stamp, and what of its prefix is not understood."""
-
-    worker: Worker
-    name: str
-    seconds: float
-    stamp: str
-    foreign: str
-
-
-@dataclass
-class Segment:
-    """What lies between one sampling-parameter line and the next: the log of one request. ``status`` is the HTTP status
-    sent, ``stamp`` when it began."""
-
-    steps: int
-    stamp: str = ""
-    stages: list[StageLine] = field(default_factory=list)
-    bars: Bars = field(default_factory=dict)
-    unusable: int = 0
-    status: int | None = None
-    lost: bool = False
-    profiled: bool = False
-
-
-@dataclass
-class RawLog:
-    """A log taken apart. ``groups`` are the group sizes that workers printed while starting, ``checks`` what they found
-    of their own results then: what was compared, the relative distance (``inf`` and ``nan`` too) and its limit.
-    ``features`` are the workers' lines on launch features, at any time; ``early`` what was logged before any request;
-    ``spoiled`` counts unusable lines by reason; ``missing`` are methods that the pipeline's profiler did not find."""
-
-    workers: dict[Worker, None] = field(default_factory=dict)
-    groups: dict[str, set[int]] = field(default_factory=dict)
-    applied: dict[str, None] = field(default_factory=dict)
-    checks: list[tuple[str, float, float]] = field(default_factory=list)
-    features: list[tuple[Worker, str]] = field(default_factory=list)
-    segments: list[Segment] = field(default_factory=list)
-    early: Segment = field(default_factory=lambda: Segment(0))
-    spoiled: Counter[str] = field(default_factory=Counter)
-    missing: dict[str, None] = field(default_factory=dict)
-    lines: int = 0
-    copies: int = 1
-    profiling: bool = False
-
-    @property
-    def now(self) -> Segment:
-        """The request that lines belong to."""
-        return self.segments[-1] if self.segments else self.early
 
 
 def read_log(text: str) -> RawLog:
@@ -122,6 +73,7 @@ def read_log(text: str) -> RawLog:
             if len(part) > LONGEST_LINE:
                 _spoil(raw, f"longer than {LONGEST_LINE} characters, the rest not read")
             writer = _take(raw, part[:LONGEST_LINE], writer)
+    raw.settle()
     return raw
 
 
@@ -163,7 +115,7 @@ def _take(raw: RawLog, line: str, before: Worker) -> Worker:
     workers = [writer for writer in named if is_worker(writer[0])]
     for worker in workers:
         raw.workers[worker] = None
-    if len(named) == 1 and workers and any(mark in line for mark in _FEATURES):
+    if len(named) == 1 and workers and tells_of_features(line):
         raw.features.append((workers[0], line))
     if len(named) > 1:
         _spoil(raw, "two writers on one line")
@@ -172,12 +124,16 @@ def _take(raw: RawLog, line: str, before: Worker) -> Worker:
     elif '"POST /st' in line:
         match = _PROFILE.search(line)
         raw.profiling = raw.profiling if match is None else match[1] == "start"
-    elif not raw.segments:
-        if workers:
-            _startup(raw, line)
     elif '"POST /v1/' in line:
         match = _ACCESS.search(line)
-        raw.segments[-1].status = int(match[1]) if match else None
+        raw.answer(int(match[1]) if match else None, image="/v1/images/" in line)
+    elif any(mark in line for mark in _SERVING):
+        raw.serving = True
+    elif workers and ": Scheduler loop started" in line:
+        _number(raw, line, workers[0])
+    elif not raw.segments:
+        if workers and not is_denial(line):
+            _startup(raw, line)
     elif any(mark in line for mark in _LOST_MARKS):
         raw.segments[-1].lost = True
     return named[-1] if named else before
@@ -194,7 +150,7 @@ def _bars(raw: RawLog, line: str, before: Worker) -> tuple[str, Worker]:
     for match in BAR.finditer(line):
         head = line[end : match.start()]
         before = (writers(head) or [before])[-1]
-        segment = raw.now
+        segment = raw.request_of(before)
         draw(segment.bars, before, without_prefix(head) if head.strip() else "", match, len(segment.stages))
         if is_worker(before[0]):
             raw.workers[before] = None
@@ -220,7 +176,8 @@ def _stage(raw: RawLog, line: str, before: Worker) -> Worker:
         _spoil(raw, "a stage time that is no positive number")
         return before
     worker = prefix.worker if prefix.worker[0] else before
-    raw.now.stages.append(StageLine(worker, match[1], seconds, prefix.stamp, prefix.foreign))
+    line_of = StageLine(worker, match[1], seconds, prefix.stamp, prefix.foreign)
+    raw.request_of(worker, match[1]).stages.append(line_of)
     return worker
 
 
@@ -229,9 +186,14 @@ def _sampling(raw: RawLog, line: str) -> None:
     steps = _STEPS.findall(params)
     if steps:
         stamp = _STAMP.search(head)
-        raw.segments.append(Segment(int(steps[-1]), stamp[1] if stamp else "", profiled=raw.profiling))
+        raw.segments.append(Segment(int(steps[-1]), stamp=stamp[1] if stamp else "", profiled=raw.profiling))
     else:
         _spoil(raw, "sampling parameters without steps")
+
+
+def _number(raw: RawLog, line: str, worker: Worker) -> None:
+    if match := _NUMBER.search(line):
+        raw.numbers[worker[1]] = int(match[1])
 
 
 def _startup(raw: RawLog, line: str) -> None:
@@ -240,5 +202,7 @@ def _startup(raw: RawLog, line: str) -> None:
         raw.applied[line.rsplit(" to ", 1)[1].strip()] = None
     if match := _CHECK.search(line) if "check: " in line else None:
         raw.checks.append((match[1], float(match[2]), float(match[3])))
+    if _SHARED_WEIGHTS in line:
+        return
     for name, size in _GROUP.findall(line):
         raw.groups.setdefault(_CANONICAL.get(name, name), set()).add(int(size))

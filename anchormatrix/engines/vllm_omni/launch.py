@@ -12,7 +12,8 @@ from anchormatrix.engines.launching import collective_env, filled_command
 from anchormatrix.engines.timing import ServeLog
 from anchormatrix.engines.vllm_omni.client import OmniClient
 from anchormatrix.engines.vllm_omni.parse import parse_serve_log
-from anchormatrix.errors import EngineError
+from anchormatrix.engines.vllm_omni.switches import of_forms
+from anchormatrix.errors import ConfigError, EngineError
 from anchormatrix.records.form import Form
 from anchormatrix.records.settings.whole import Settings
 
@@ -57,6 +58,9 @@ class VllmOmni:
     name = "vllm-omni"
 
     def __init__(self, settings: Settings) -> None:
+        if word := of_forms(settings.engine.extra_args):
+            todo = "leave it out and name it in matrix.forms"
+            raise ConfigError(f"{word} is for a form to name", where="engine.extra_args", todo=todo)
         self._engine = settings.engine
         self._workload = settings.workload
         self._capture = settings.capture
@@ -128,7 +132,7 @@ class VllmOmni:
 
     def read(self, text: str, responses: Sequence[Response] = ()) -> ServeLog:
         """See :class:`~anchormatrix.engines.base.Engine`."""
-        return parse_serve_log(text)
+        return parse_serve_log(text, responses, switches=self._engine.extra_args)
 
     def expected_groups(self, form: Form) -> dict[str, int]:
         """See :class:`~anchormatrix.engines.base.Engine`."""

@@ -13,31 +13,45 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from anchormatrix.engines.client import Response
 from anchormatrix.engines.logs.bars import Bar, agrees, clock, denoise_bars
 from anchormatrix.engines.logs.lines import Worker
 from anchormatrix.engines.timing import RankTiming, Request, ServeLog
-from anchormatrix.engines.vllm_omni.features import offload_seen, sparse_seen
-from anchormatrix.engines.vllm_omni.grammar import RawLog, Segment, read_log
-from anchormatrix.engines.vllm_omni.ranks import Ranks, group_sizes, is_diffuse, is_forward
+from anchormatrix.engines.vllm_omni.answers import give_steps, with_answers
+from anchormatrix.engines.vllm_omni.features import denials, offload_seen, sparse_seen
+from anchormatrix.engines.vllm_omni.grammar import read_log
+from anchormatrix.engines.vllm_omni.loop import CLOCK_PCT, has_own_stage, remainder
+from anchormatrix.engines.vllm_omni.ranks import Ranks, group_sizes
+from anchormatrix.engines.vllm_omni.segments import RawLog, Segment
+from anchormatrix.engines.vllm_omni.stages import is_decode, is_diffuse, is_encode, is_forward
+from anchormatrix.engines.vllm_omni.switches import judged
 from anchormatrix.engines.vllm_omni.witnesses import Witnesses
+from anchormatrix.records.requests import Basis
 
 
-def parse_serve_log(text: str) -> ServeLog:
-    """Parse a server log (stdout and stderr in one text). Never raises: what cannot be read is counted."""
+def parse_serve_log(text: str, responses: Sequence[Response] = (), *, switches: Sequence[str] = ()) -> ServeLog:
+    """Parse a server log (stdout and stderr in one text) beside the answers of its requests.
+
+    ``switches`` are the arguments whose effect the log shall prove. Never raises: what cannot be read is counted.
+    """
     raw = read_log(text)
+    give_steps(raw.segments, responses)
     ranks = Ranks(raw)
     witnesses = Witnesses(raw)
-    drafts = [_Draft(segment, ranks) for segment in raw.segments]
+    own = has_own_stage(raw)
+    drafts = [_Draft(segment, ranks, own=own) for segment in raw.segments]
     totals = _usual_totals(drafts)
     for draft in drafts:
         draft.count(totals)
     usual = _usual_count(drafts)
     answered = any(segment.status for segment in raw.segments)
     requests = tuple(draft.request(i, usual(draft.iterations), answered, witnesses) for i, draft in enumerate(drafts))
+    stepwise = any(len(timing.stage_s) > 1 for request in requests for timing in request.ranks)
+    against, unproven = judged(switches, raw.features, stepwise=stepwise)
     spoiled = raw.spoiled + ranks.strays
     tags = tuple(tag for tag, _ in ranks.workers)
     return ServeLog(
-        requests=requests,
+        requests=with_answers(requests, responses),
         ranks=tags or ("",) * max((len(draft.stages) for draft in drafts), default=0),
         groups=group_sizes(raw, ranks.workers),
         applied=tuple(raw.applied),
@@ -47,6 +61,8 @@ def parse_serve_log(text: str) -> ServeLog:
         checks=tuple(raw.checks),
         offload=offload_seen(raw.features),
         sparse=sparse_seen(raw.features),
+        denied={**denials(raw.features), **against},
+        unproven=unproven,
         bars=sum(len(runs) for segment in (raw.early, *raw.segments) for runs in segment.bars.values()),
         spoiled=dict(spoiled),
         findings=tuple(_findings(raw, ranks, drafts)),
@@ -66,10 +82,11 @@ def _findings(raw: RawLog, ranks: Ranks, drafts: Iterable[_Draft]) -> Iterable[s
         yield f"{copies} stage lines are copies to the microsecond of another of their rank: taken once"
     if not ranks.named and ranks.unnamed > 1:
         yield f"stage lines name no rank; {ranks.unnamed} ranks wrote them, by how many lines a request has"
-    timed = any(is_diffuse(line.name) for segment in raw.segments for line in segment.stages)
     names = sorted({line.name for segment in raw.segments for line in segment.stages})
-    if names and not timed:
+    if names and not has_own_stage(raw):
         yield f"no diffuse stage among those logged: {', '.join(names[:8])}"
+        if any(draft.diffuse for draft in drafts) and not any(map(is_encode, names)):
+            yield "no stage names the text encoder: its time is counted as the denoise loop's"
 
 
 def _remarks(raw: RawLog) -> Iterable[str]:
@@ -83,8 +100,9 @@ def _remarks(raw: RawLog) -> Iterable[str]:
 class _Draft:
     """A segment with its lines attributed to ranks and its iterations counted."""
 
-    def __init__(self, segment: Segment, ranks: Ranks) -> None:
+    def __init__(self, segment: Segment, ranks: Ranks, *, own: bool) -> None:
         self.segment, self.ranks = segment, ranks
+        self.basis = Basis.DIFFUSE if own else Basis.REMAINDER
         self.lines = ranks.lines(segment)
         self.stages = self.lines.stages
         names = self._outermost(is_diffuse)
@@ -93,6 +111,9 @@ class _Draft:
             for worker, stages in self.stages.items()
             if any(name in stages for name in names)
         }
+        if not own:
+            left = {worker: remainder(stages) for worker, stages in self.stages.items()}
+            self.diffuse = {worker: (seconds,) for worker, seconds in left.items() if seconds is not None}
         self.bar = self._denoise_bars()
         self.total = self.bar[0].total if self.bar else None
         self.iterations, self.denominator = segment.steps, "requested"
@@ -117,14 +138,16 @@ class _Draft:
         refused = self._refused(whole, witnesses)
         if refused:
             whole = []
+        elif not self.diffuse and self.basis is Basis.REMAINDER:
+            whole, refused = self._by_the_clock()
         return Request(
             index=index,
             steps=self.segment.steps,
             iterations=self.iterations,
             denominator=self.denominator,
             diffuse_s=min((timing.diffuse_s for timing in whole), default=None),
-            encode_s=self._stage_s(_is_encode),
-            decode_s=self._stage_s(_is_decode),
+            encode_s=self._stage_s(is_encode),
+            decode_s=self._stage_s(is_decode),
             forward_s=self._stage_s(is_forward),
             ranks=tuple(whole),
             bars=self._states(),
@@ -132,7 +155,20 @@ class _Draft:
             notes=(*notes, refused) if refused else notes,
             profiled=self.segment.profiled,
             refused=refused,
+            basis=self.basis,
         )
+
+    def _by_the_clock(self) -> tuple[list[RankTiming], str]:
+        """The loop's time by its bar, whose clock counts whole seconds; or why that is no time."""
+        whole = [bar for bar in self.bar if bar.whole]
+        if len(whole) != 1 or not whole[0].elapsed_s:
+            return [], ""
+        elapsed_s, worker = whole[0].elapsed_s, self.ranks.owner(whole[0].worker)
+        if 100 / elapsed_s > CLOCK_PCT:
+            why = f"only the progress bar times the loop, {clock(elapsed_s)} in whole seconds: no time for a step"
+            return [], why if self.stages else ""
+        self.basis = Basis.BAR
+        return [RankTiming(self.ranks.order.get(worker, 0), worker[0], float(elapsed_s), (float(elapsed_s),))], ""
 
     def _denoise_bars(self) -> tuple[Bar, ...]:
         last: dict[Worker, int] = {}
@@ -213,15 +249,6 @@ class _Draft:
             yield "no rank's timing is whole"
         if self.segment.unusable + self.lines.strays:
             yield f"{self.segment.unusable + self.lines.strays} unusable lines"
-
-
-def _is_encode(name: str) -> bool:
-    """Whether a stage encodes text or pictures; vllm-omni names the text's after its encoder."""
-    return "encode" in name.rpartition(".")[2] or "text_encoder" in name
-
-
-def _is_decode(name: str) -> bool:
-    return "decode" in name.rpartition(".")[2]
 
 
 def _usual_totals(drafts: Iterable[_Draft]) -> dict[int, int]:

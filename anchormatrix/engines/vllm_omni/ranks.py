@@ -15,25 +15,18 @@ from math import gcd
 
 from anchormatrix.engines.logs.bars import Bar
 from anchormatrix.engines.logs.lines import Worker
-from anchormatrix.engines.vllm_omni.grammar import RawLog, Segment, StageLine
+from anchormatrix.engines.vllm_omni.segments import RawLog, Segment, StageLine
+from anchormatrix.engines.vllm_omni.stages import is_diffuse, is_forward
 
 _TAG_PART = re.compile(r"_?([A-Z]+|rank[ =]?)(\d{1,6})(?!\d)", re.ASCII)
-_TAG_GROUPS = {"TP": "tp_size", "PP": "pp_size", "CFG": "cfg_size", "SP": "sp_size"}
+_TAG_GROUPS = {"TP": "tp_size", "PP": "pp_size", "CFG": "cfg_size", "SP": "sp_size", "DP": "dp_size"}
+# Global ranks count tensor ranks fastest and replicas slowest (0.30.0, diffusion/distributed/parallel_state.py:826),
+# in another order than the tag names the groups (worker/diffusion_worker.py:158-179).
+_SLOWEST_FIRST = ("DP", "CFG", "PP", "SP", "TP")
 _NUMBER = re.compile(r"\d+")
 _ALIKE_PCT = 5.0  # ranks of one group agree within a millisecond or so; further apart they are no ranks of one request
 
 Stages = dict[Worker, dict[str, list[float]]]
-
-
-def is_diffuse(name: str) -> bool:
-    """Whether a stage is the denoise loop, under whatever outer names."""
-    return name.rpartition(".")[2] == "diffuse"
-
-
-def is_forward(name: str) -> bool:
-    """Whether a stage is the whole of the pipeline, which encloses all others."""
-    owner, _, last = name.rpartition(".")
-    return last == "forward" and (owner in ("", "pipeline") or (owner[:1].isupper() and "." not in owner))
 
 
 @dataclass
@@ -59,7 +52,7 @@ class Ranks:
         writers = {line.worker: None for line in lines if self._names(line)}
         seen = {**raw.workers, **writers} if self.named or not lines else {}
         self._alias = _aliases(seen)
-        self.workers = sorted({self.owner(worker) for worker in seen}, key=_rank_order)
+        self.workers = _in_order({self.owner(worker) for worker in seen}, raw.numbers)
         self.unnamed = 1 if self.named else _unnamed(raw.segments)
         spare = [("", str(number)) for number in range(max(1, self.unnamed))]
         self.order = {worker: rank for rank, worker in enumerate(self.workers or spare)}
@@ -134,9 +127,21 @@ def _aliases(workers: Iterable[Worker]) -> dict[Worker, Worker]:
     }
 
 
-def _rank_order(worker: Worker) -> tuple[list[int], int, str]:
-    process = _NUMBER.match(worker[1])
-    return [int(number) for _, number in _TAG_PART.findall(worker[0])], int(process[0]) if process else 0, worker[1]
+def _in_order(workers: Iterable[Worker], numbers: Mapping[str, int]) -> list[Worker]:
+    """Workers by their global rank: as they said it themselves, else as their tags count."""
+    found = list(workers)
+    told = [numbers[process] for _, process in found if process in numbers]
+    if len(set(told)) == len(found):
+        return sorted(found, key=lambda worker: numbers[worker[1]])
+    return sorted(found, key=_rank_order)
+
+
+def _rank_order(worker: Worker) -> tuple[list[int], list[int], int, str]:
+    process, parts = _NUMBER.match(worker[1]), _TAG_PART.findall(worker[0])
+    groups = {name: int(number) for name, number in parts}
+    known = [groups.get(name, 0) for name in _SLOWEST_FIRST]
+    others = [int(number) for name, number in parts if name not in _SLOWEST_FIRST]
+    return known, others, int(process[0]) if process else 0, worker[1]
 
 
 def _once(lines: list[StageLine]) -> list[StageLine]:

@@ -12,8 +12,8 @@ from functools import lru_cache
 from itertools import pairwise
 
 from anchormatrix.engines.logs.bars import Bar, agrees, contradiction
-from anchormatrix.engines.vllm_omni.grammar import RawLog, Segment
-from anchormatrix.engines.vllm_omni.ranks import is_diffuse, is_forward
+from anchormatrix.engines.vllm_omni.segments import RawLog, Segment
+from anchormatrix.engines.vllm_omni.stages import is_diffuse, is_forward
 
 _SLACK_S = 0.5
 _BACK_S = 2.0  # lines of several processes may stand this much out of order

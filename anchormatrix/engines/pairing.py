@@ -1,0 +1,34 @@
+"""Pairs of what was asked and what a log tells, in order, whatever the log lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def paired(asked: Sequence[int], told: Sequence[int]) -> tuple[int | None, ...]:
+    """For each request asked for, by its steps, the place of its record among those told, or ``None``.
+
+    A log that lost the beginning of a request tells of fewer than were asked: the longest common subsequence of step
+    counts leaves the lost ones without a record instead of shifting all that follow.
+    """
+    n, m = len(asked), len(told)
+    best = [[0] * (m + 1) for _ in range(n + 1)]
+    for i in range(n - 1, -1, -1):
+        for j in range(m - 1, -1, -1):
+            same = asked[i] == told[j]
+            best[i][j] = max(best[i + 1][j], best[i][j + 1], best[i + 1][j + 1] + 1 if same else 0)
+    pairs: list[int | None] = []
+    j = 0
+    for i in range(n):
+        while j < m and best[i][j] == best[i][j + 1] and not _pair(asked, told, best, i, j):
+            j += 1
+        if j < m and _pair(asked, told, best, i, j):
+            pairs.append(j)
+            j += 1
+        else:
+            pairs.append(None)
+    return tuple(pairs)
+
+
+def _pair(asked: Sequence[int], told: Sequence[int], best: list[list[int]], i: int, j: int) -> bool:
+    return asked[i] == told[j] and best[i][j] == best[i + 1][j + 1] + 1
