@@ -3,6 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+
+from anchormatrix.engines.client import Response
+from anchormatrix.engines.timing import Request
+from anchormatrix.records.requests import RequestStatus
+
+_STATES = {RequestStatus.OK: "sent", RequestStatus.LOST: "lost"}
+
+
+def one_for_each(requests: Sequence[Request], responses: Sequence[Response]) -> tuple[Request, ...]:
+    """One request for each response, in their order and unknown where the log lost it, then those not answered yet."""
+    places = paired([response.steps for response in responses], [request.steps for request in requests])
+    answered = [
+        requests[place] if place is not None else Request.unknown(response.steps, _STATES.get(response.status, "error"))
+        for place, response in zip(places, responses, strict=True)
+    ]
+    waiting = requests[max((place + 1 for place in places if place is not None), default=0) :]
+    return tuple(replace(request, index=index) for index, request in enumerate((*answered, *waiting)))
 
 
 def paired(asked: Sequence[int], told: Sequence[int]) -> tuple[int | None, ...]:

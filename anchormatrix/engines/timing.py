@@ -51,9 +51,9 @@ class Request:
     witness: Witness = Witness.LOG
 
     @classmethod
-    def unknown(cls, index: int, steps: int, response: str) -> Request:
+    def unknown(cls, steps: int, response: str) -> Request:
         """A request that was sent and of which nothing is told."""
-        return cls(index, steps, steps, "requested", None, None, None, None, (), (), response)
+        return cls(0, steps, steps, "requested", None, None, None, None, (), (), response)
 
     @property
     def bar_step_s(self) -> tuple[float, float] | None:

@@ -14,9 +14,11 @@ from typing import Any
 
 from anchormatrix.engines.client import Response, Told
 from anchormatrix.engines.logs.bars import Bar, contradiction, denoise_bars
+from anchormatrix.engines.pairing import one_for_each
 from anchormatrix.engines.sglang.dump import WHOLE
 from anchormatrix.engines.sglang.grammar import RawLog, Segment, read_log
 from anchormatrix.engines.timing import RankTiming, Request, ServeLog
+from anchormatrix.records.requests import Witness
 from anchormatrix.records.session import OffloadSeen
 
 _ROUNDED_S = 0.00005 + 1e-9  # the log's lines have four digits
@@ -47,7 +49,7 @@ def parse_log(text: str, responses: Sequence[Response] = ()) -> ServeLog:
     if raw.unsplit:
         findings.append(f"the server says: {raw.unsplit}")
     return ServeLog(
-        requests=requests,
+        requests=one_for_each(requests, responses),
         ranks=tuple(f"rank {rank}" for rank in range(raw.world)),
         groups=_groups(raw),
         applied=(),
@@ -118,6 +120,7 @@ def _request(index: int, segment: Segment, dump: tuple[Told, float] | None, *, w
         notes=tuple([*notes, refused] if refused else notes),
         refused=refused,
         steps_s=steps_s,
+        witness=Witness.BOTH if told else Witness.LOG,
     )
 
 

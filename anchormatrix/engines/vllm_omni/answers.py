@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from anchormatrix.engines.client import Response, Told
-from anchormatrix.engines.pairing import paired
+from anchormatrix.engines.pairing import one_for_each
 from anchormatrix.engines.timing import RankTiming, Request
 from anchormatrix.engines.vllm_omni.loop import remainder
 from anchormatrix.engines.vllm_omni.segments import Segment
 from anchormatrix.engines.vllm_omni.stages import is_decode, is_diffuse, is_encode, is_forward
-from anchormatrix.records.requests import Basis, RequestStatus, Witness
+from anchormatrix.records.requests import Basis, Witness
 
 _ROUNDED_S = 2e-6  # a line rounds to microseconds what an answer tells in full
 _APART = 0.01  # beyond this share log and answer tell of different things
@@ -45,21 +45,12 @@ def with_answers(requests: Sequence[Request], responses: Sequence[Response]) -> 
 
     Where both tell a time they must agree; where the log lost it, the answer's stands alone, as one rank's word.
     """
-    if not responses:
-        return tuple(requests)
-    places = paired([response.steps for response in responses], [request.steps for request in requests])
-    last = max((place for place in places if place is not None), default=-1)
-    merged = [
-        _merged(requests[place] if place is not None else None, response, index)
-        for index, (place, response) in enumerate(zip(places, responses, strict=True))
-    ]
-    waiting = requests[last + 1 :]
-    return (*merged, *(replace(request, index=len(merged) + n) for n, request in enumerate(waiting)))
+    found = one_for_each(requests, responses)
+    merged = (_merged(request, response) for request, response in zip(found, responses, strict=False))
+    return (*merged, *found[len(responses) :])
 
 
-def _merged(logged: Request | None, response: Response, index: int) -> Request:
-    state = {RequestStatus.OK: "sent", RequestStatus.LOST: "lost"}.get(response.status, "error")
-    request = replace(logged or Request.unknown(index, response.steps, state), index=index)
+def _merged(request: Request, response: Response) -> Request:
     told_s, basis = _loop_s(response.told)
     if told_s is None or request.refused:
         return request
