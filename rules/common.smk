@@ -1,5 +1,6 @@
 """What the rules share: the checked configuration, the plan read from the live host, and the helpers that name paths."""
 
+import atexit
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,6 +18,7 @@ from anchormatrix.hosts.owner import (
 from anchormatrix.planning import triggers as parameters
 from anchormatrix.planning.run import Run, prepare_run, put_interpreter_first
 from anchormatrix.planning.run_files import RunFiles
+from anchormatrix.records.night import Place
 
 # The commands find the library where it is installed, not beside the Snakefile.
 try:
@@ -90,6 +92,30 @@ def smoked(contract):
 
 
 FILES = RunFiles(RUN, smoked)
+
+
+def tell_expected():
+    """End a dry run with what its jobs measure and how long that is expected to take."""
+    if not workflow.dryrun or workflow.dag is None:
+        return
+    jobs = list(workflow.dag.needrun_jobs(exclude_finished=False))
+    sessions = {
+        Place(job.wildcards.contract, job.wildcards.form, int(job.wildcards.window))
+        for job in jobs
+        if job.rule.name.startswith("window_")
+    }
+    of_group = {
+        name: [job.wildcards.contract for job in jobs if job.rule.name == name]
+        for name in ("group_smoke", "bandwidth")
+    }
+    if sessions or any(of_group.values()):
+        ordered = [place for place in RUN.planned_sessions() if place in sessions]
+        found = RUN.expected(ordered, of_group["group_smoke"], of_group["bandwidth"])
+        print(found.words, file=sys.stderr)
+
+
+# Snakemake knows that this is a dry run after it has read the rules, and runs no hook at the end of one.
+atexit.register(tell_expected)
 
 
 def needs(files, *names):

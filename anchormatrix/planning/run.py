@@ -19,6 +19,7 @@ from anchormatrix.history.noise import Before, start_noise
 from anchormatrix.history.progress import Durations, Progress, read_durations
 from anchormatrix.planning.configured import matrix_design
 from anchormatrix.planning.contracts import list_contracts, read_ledger
+from anchormatrix.planning.expected import Expected, Work, expect
 from anchormatrix.planning.forecast import Forecast, forecast, forecast_lines
 from anchormatrix.planning.rerun import cell_notices, check_measured, reference_of, split_cell
 from anchormatrix.planning.run_plan import make_run_plan, write_run_plan
@@ -28,6 +29,7 @@ from anchormatrix.records.contract import Contract, ContractList, GroupCondition
 from anchormatrix.records.host import HostProbe
 from anchormatrix.records.night import Place, deadline_of, resolve_night
 from anchormatrix.records.plan import RunPlan
+from anchormatrix.records.settings.values import Design
 from anchormatrix.records.settings.whole import Settings
 from anchormatrix.records.smoke import SmokeStatus
 from anchormatrix.store.files import write_text
@@ -192,6 +194,26 @@ class Run:
         for planned in map(self.plan.of, self.contracts()):
             if planned.memory_unchecked:
                 yield f"{planned.size} cards: {planned.memory_unchecked}"
+
+    def expected(self, sessions: Sequence[Place], smokes: Sequence[str], sweeps: Sequence[str]) -> Expected:
+        """What measuring these sessions, smokes and sweeps of contracts will take."""
+        least = {found.size: found.least for found in self._forecasts()}
+        adaptive = self.settings.matrix.design == Design.ADAPTIVE
+        works = []
+        for planned in self.plan.contracts:
+            own = tuple(place for place in sessions if place.contract == planned.id)
+            whole = adaptive and len(own) == len(planned.sessions)
+            works.append(
+                Work(
+                    size=planned.size,
+                    sessions=own,
+                    least=least.get(planned.size, 0) if whole else 0 if adaptive else len(own),
+                    smoke=planned.id in smokes,
+                    sweep=planned.id in sweeps,
+                    step_s=self.stored.smoke_step_s(planned.id),
+                )
+            )
+        return expect(works, self.settings, self._durations)
 
     def _forecasts(self) -> Iterator[Forecast]:
         """The forecast of every size of which nothing is measured yet."""

@@ -24,6 +24,7 @@ class _Note(FileRecord, frozen=True):
 class _SmokeNote(_Note, frozen=True):
     state: str
     status: SmokeStatus
+    step_s: float | None = None
 
 
 N = TypeVar("N", bound=_Note)
@@ -73,6 +74,11 @@ class StoredResults:
         """How the last smoke of a group ended."""
         smoke = _noted(self.smoke(contract_id), _SmokeNote)
         return smoke.status if smoke else None
+
+    def smoke_step_s(self, contract_id: str) -> float | None:
+        """The step of the last smoke of a group that was not rejected, in seconds."""
+        smoke = _noted(self.smoke(contract_id), _SmokeNote)
+        return smoke.step_s if smoke and smoke.status is not SmokeStatus.REJECTED else None
 
 
 def _noted(path: Path, kind: type[N]) -> N | None:

@@ -57,12 +57,14 @@ class DeviceSettings(Section, frozen=True, kw_only=True):
     """Which vendor's cards. ``toolkit`` is a version as text or the command that prints it.
 
     ``collective_test`` is the vendor's collective test, with places for what to run; empty where torch measures.
+    ``tflops`` is what a card computes in a second, from which times are reckoned before anything was timed.
     """
 
     kind: DeviceKind
     toolkit: TextOrCommand = "not stated"
     cards: Count | UnsetType = UNSET
     cores_per_card: Count = 1
+    tflops: Annotated[float, Meta(gt=0, le=MANY, description="TFLOP/s")] | None = None
     collective_test: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -81,6 +83,7 @@ class EngineSettings(Section, frozen=True, kw_only=True):
     python: Annotated[tuple[str, ...], Meta(min_length=1)] = ("python3",)
     extra_args: tuple[str, ...] = ()
     env: Environment = field(default_factory=dict)
+    load_s: Seconds | None = None
     ready_timeout_s: Seconds = 1800
     request_timeout_s: Seconds = 3600
     stop_grace_s: Seconds = 120
