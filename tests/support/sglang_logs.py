@@ -64,6 +64,6 @@ def told(steps_s: tuple[float, ...], denoise_s: float, *, encode_s: float = 0.05
     return Told(stages | {"whole request": denoise_s + encode_s + decode_s + 0.001}, steps_s)
 
 
-def answer(said: Told | None, latency_s: float = 9.0) -> Response:
-    """An answer with these times."""
-    return Response(RequestStatus.OK, latency_s, "f" * 16, told=said)
+def answer(said: Told | None, latency_s: float = 9.0, *, steps: int = 2) -> Response:
+    """An answer with these times to a request of so many steps."""
+    return Response(RequestStatus.OK, latency_s, "f" * 16, told=said, steps=steps)

@@ -36,7 +36,7 @@ def test_a_dump_is_the_measurement_and_the_log_bears_it_out():
 
 
 def test_without_a_dump_the_line_of_the_log_times_it():
-    (timed,) = parse_log(start() + request(4, 0.8), [answer(None)]).requests
+    (timed,) = parse_log(start() + request(4, 0.8), [answer(None, steps=4)]).requests
     assert (timed.diffuse_s, timed.steps_s, timed.forward_s) == (0.8, (), None)
     assert "no performance dump agrees with it: the log's own line times it" in timed.notes
 
@@ -179,7 +179,10 @@ def test_what_is_no_whole_dump_tells_nothing(content):
 @pytest.mark.skipif(not CAPTURES.is_dir(), reason="../shared/captures is not here")
 def test_logs_of_a_real_server_are_read_and_fit_its_dumps():
     for name, steps in (("zimage-ulysses2", ("uly2_4", "uly2_10")), ("zimage-tp2", ("tp2_4", "tp2_10"))):
-        answers = [answer(told_by((CAPTURES / f"perf_{part}.json").read_bytes()), 600.0) for part in steps]
+        answers = [
+            answer(told_by((CAPTURES / f"perf_{part}.json").read_bytes()), 600.0, steps=int(part.rpartition("_")[2]))
+            for part in steps
+        ]
         log = parse_log((CAPTURES / f"{name}.log").read_text(errors="replace"), answers)
         assert [len(request.steps_s) for request in log.requests[:2]] == [4, 10], name
         assert all(request.step_s and not request.refused for request in log.requests[:2]), name
