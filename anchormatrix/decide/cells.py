@@ -38,7 +38,9 @@ def build_cells(sessions: Iterable[TimedSession], *, repeats: int, dispersion_pc
             short = f"{len(values)} of {repeats} repeats" if len(values) < repeats else ""
             odd, spread = mixed.get(tier, "") if session.steady else _UNSETTLED, spread_pct(values)
             reason = short or _too_wide(spread, dispersion_pct) or odd
-            cell = cell_of(session.contract, session.form, tier, str(session.window), values, spread, reason)
+            rests_on = "; ".join(sorted(f"{basis}, by {witness}" for basis, witness in timed.bases.get(tier, ())))
+            place = session.contract, session.form, tier, str(session.window)
+            cell = cell_of(*place, values, spread, reason, rests_on)
             windows.setdefault((session.contract, session.form, tier), []).append((cell, short, odd))
     cells: list[Cell] = []
     for found in windows.values():
@@ -106,17 +108,22 @@ def _combined(found: Sequence[tuple[Cell, str, str]], limit: float) -> Cell:
     short = "; ".join(f"window {cell.window}: {text}" for cell, text, _ in found if text)
     odd = "; ".join(f"window {cell.window}: {text}" for cell, _, text in found if text)
     reason = short or _too_wide(spread, limit, f" of {len(values)} repeats") or odd
-    return cell_of(first.contract, first.form, first.tier, ALL, values, spread, reason)
+    rests_on = "; ".join(dict.fromkeys(part for cell, _, _ in found for part in cell.rests_on.split("; ") if part))
+    return cell_of(first.contract, first.form, first.tier, ALL, values, spread, reason, rests_on)
 
 
 def mixed_tiers(sessions: Sequence[TimedSession]) -> dict[str, str]:
-    """Tiers whose iterations come from a bar for some repeats and from the request for others, and disagree."""
+    """Tiers whose repeats cannot be compared: of some another thing was timed, or their iterations come from a bar and
+    those of others from the request, and disagree."""
     mixed: dict[str, str] = {}
     for tier in {tier for session in sessions for tier in session.denominators}:
         pairs = {pair for session in sessions for pair in session.denominators.get(tier, ())}
         if len({kind for kind, _ in pairs}) > 1 and len({count for _, count in pairs}) > 1:
             listed = " and ".join(f"{count} ({kind})" for kind, count in sorted(pairs))
             mixed[tier] = f"iterations are not counted alike: {listed}"
+        timed = sorted({basis for session in sessions for basis, _ in session.bases.get(tier, ())})
+        if len(timed) > 1:
+            mixed[tier] = f"not the same is timed: {' and '.join(timed)}"
     return mixed
 
 

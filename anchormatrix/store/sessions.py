@@ -9,7 +9,7 @@ from pathlib import Path
 
 from anchormatrix.errors import InputError
 from anchormatrix.records.outputs import Outputs
-from anchormatrix.records.requests import RequestRow, Role
+from anchormatrix.records.requests import Basis, RequestRow, Role, Witness
 from anchormatrix.records.session import Session, SessionStatus
 from anchormatrix.store.codec import read_record, read_table, write_record, write_table
 from anchormatrix.store.files import write_bytes, write_text
@@ -43,6 +43,14 @@ class TimedSession:
         """Where the iterations of the repeats come from, and how many they are, by tier."""
         return {
             tier: frozenset((row.denominator or "", row.iterations or 0) for row in rows)
+            for tier, rows in self._repeats.items()
+        }
+
+    @cached_property
+    def bases(self) -> Mapping[str, frozenset[tuple[Basis, Witness]]]:
+        """What was timed of the repeats and who told it, by tier; nothing of files that do not say so."""
+        return {
+            tier: frozenset((row.basis, row.witness) for row in rows if row.basis and row.witness)
             for tier, rows in self._repeats.items()
         }
 

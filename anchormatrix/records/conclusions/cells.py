@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 
@@ -23,8 +23,10 @@ class Cell(Record, frozen=True, kw_only=True):
 
     ``values_s`` are step times in seconds in the order measured, ``step_s`` is their median, ``dispersion_pct`` that of
     all ``repeats`` together: for ``all``, what drifts between windows counts too. ``usable`` says whether the cell may
-    take part in the few-step ranking, ``reason`` why not.
+    take part in the few-step ranking, ``reason`` why not. ``rests_on`` says what was timed, and who told it.
     """
+
+    added: ClassVar[tuple[str, ...]] = ("rests_on",)
 
     contract: str
     form: str
@@ -38,10 +40,18 @@ class Cell(Record, frozen=True, kw_only=True):
     min_s: Positive
     max_s: Positive
     values_s: Annotated[tuple[Positive, ...], msgspec.Meta(min_length=1)]
+    rests_on: str = ""
 
 
 def cell_of(
-    contract: str, form: str, tier: str, window: str, values_s: Sequence[float], dispersion_pct: float, reason: str = ""
+    contract: str,
+    form: str,
+    tier: str,
+    window: str,
+    values_s: Sequence[float],
+    dispersion_pct: float,
+    reason: str = "",
+    rests_on: str = "",
 ) -> Cell:
     """The cell of some repeats; without a ``reason`` it is usable."""
     return Cell(
@@ -57,4 +67,5 @@ def cell_of(
         min_s=min(values_s),
         max_s=max(values_s),
         values_s=tuple(values_s),
+        rests_on=rests_on,
     )

@@ -9,8 +9,7 @@ from anchormatrix.report.tables.table import Table
 from anchormatrix.report.words import minute, number
 
 CELLS_NOTE = (
-    "The dispersion of window all is the worst of its windows; what lies between the windows is their drift. "
-    "The median is that of all repeats."
+    "Median and dispersion of window all are those of all its repeats together, the drift between windows included."
 )
 
 
@@ -28,12 +27,13 @@ def cells(report: Report) -> Table:
             str(cell.repeats),
             number(cell.step_s, 4),
             number(cell.dispersion_pct, 2),
+            cell.rests_on or "–",
             "yes" if cell.usable else "no" + (f": {cell.reason}" if cell.reason else ""),
             *((notes.get(cell.contract, ""),) if noted else ()),
         )
         for cell in found
     )
-    columns = ("contract", "form", "tier", "window", "repeats", "median s/step", "dispersion %", "usable")
+    columns = ("contract", "form", "tier", "window", "repeats", "median s/step", "dispersion %", "rests on", "usable")
     return Table(
         (*columns, "note") if noted else columns,
         rows,
