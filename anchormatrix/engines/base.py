@@ -10,6 +10,7 @@ from typing import Protocol
 from anchormatrix.engines.client import Client, Response, ServerFiles
 from anchormatrix.engines.timing import ServeLog
 from anchormatrix.records.form import Form
+from anchormatrix.records.settings.values import Tier
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,8 @@ class Engine(Protocol):
         """Group sizes of the form by the names the start-up log uses; ``world`` is the number of ranks."""
         ...
 
-    def late_capture_refusal(self) -> str:
-        """Why this engine cannot capture the last steps of a request; empty when it can."""
+    def capture_refusal(self, tier: Tier) -> str:
+        """Why this engine cannot capture steps of a tier (of the anchor, its last ones); empty when it can."""
         ...
 
     def capture_request_steps(self, few: int) -> int:

@@ -52,7 +52,7 @@ def why_no_capture(order: SessionOrder, rig: Rig) -> str:
     tier = captured_tier(order, rig.settings)
     if tier is None:
         return "only the first window captures"
-    return rig.engine.late_capture_refusal() if tier is ANCHOR else ""
+    return rig.engine.capture_refusal(tier)
 
 
 def session_command(order: SessionOrder, rig: Rig, *, port: int, capture_dir: str | None) -> ServeCommand:

@@ -7,6 +7,7 @@ import json
 from anchormatrix.engines.base import EngineLimits, EngineRule
 from anchormatrix.engines.vllm_omni.launch import VllmOmni
 from anchormatrix.records.form import Form
+from anchormatrix.records.settings.values import Tier
 
 
 class DummyRun(VllmOmni):
@@ -39,7 +40,7 @@ class DummyRun(VllmOmni):
         """The server skips the first step of the captured request, and captures the configured number after it."""
         return self._capture.steps + 1
 
-    def late_capture_refusal(self) -> str:
+    def capture_refusal(self, tier: Tier) -> str:
         """The profiler counts denoise steps."""
         return ""
 

@@ -17,7 +17,7 @@ from anchormatrix.engines.sglang.parse import parse_log
 from anchormatrix.engines.timing import ServeLog
 from anchormatrix.errors import EngineError
 from anchormatrix.records.form import Form
-from anchormatrix.records.settings.values import DeviceKind
+from anchormatrix.records.settings.values import ANCHOR, DeviceKind, Tier
 from anchormatrix.records.settings.whole import Settings
 
 _RELEASE = "SGLang diffusion 0.5.23"
@@ -134,9 +134,9 @@ class Sglang:
             "dp_size": 1,
         }
 
-    def late_capture_refusal(self) -> str:
+    def capture_refusal(self, tier: Tier) -> str:
         """The profiler of a request begins with its second step (``runtime/utils/profiler.py:96-107``)."""
-        return f"{_RELEASE} captures the first steps of a request, never its last"
+        return f"{_RELEASE} captures the first steps of a request, never its last" if tier is ANCHOR else ""
 
     def capture_request_steps(self, few: int) -> int:
         """The first step is the profiler's warm-up; the configured number after it is captured."""

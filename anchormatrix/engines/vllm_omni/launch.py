@@ -138,13 +138,13 @@ class VllmOmni:
         """See :class:`~anchormatrix.engines.base.Engine`."""
         return expected_groups(form)
 
-    def late_capture_refusal(self) -> str:
+    def capture_refusal(self, tier: Tier) -> str:
         """The profiler counts requests, not steps, unless the engine is asked for one step at a time.
 
         0.30.0 calls ``profiler.step()`` once a request, with ``--step-execution`` once a denoise step
         (``diffusion/worker/diffusion_worker.py:697-741``), and ``/start_profile`` waits for a request to end.
         """
-        if _STEPWISE not in self._engine.extra_args:
+        if tier is ANCHOR and _STEPWISE not in self._engine.extra_args:
             return f"vllm-omni profiles whole requests: a late step needs {_STEPWISE} in engine.extra_args"
         return ""
 
