@@ -15,6 +15,7 @@ from anchormatrix.engines.vllm_omni.parse import parse_serve_log
 from anchormatrix.engines.vllm_omni.switches import of_forms
 from anchormatrix.errors import ConfigError, EngineError
 from anchormatrix.records.form import Form
+from anchormatrix.records.settings.values import ANCHOR, Tier
 from anchormatrix.records.settings.whole import Settings
 
 _OFFLOAD_FLAGS = {
