@@ -82,7 +82,7 @@ def read_figures(folder: ModelFolder, workload: WorkloadSettings, bytes_per_valu
 
     def weights() -> Value:
         served = [weights_of(folder, part).served_gb(bytes_per_value) for part in _required(parts, "transformer")]
-        return round(max(served), 2)
+        return _three_digits(max(served))
 
     def encoders() -> Value:
         parts = _required(folder.parts("text_encoder"), "text_encoder")
@@ -144,4 +144,8 @@ def _required(parts: tuple[str, ...], what: str) -> tuple[str, ...]:
 
 
 def _total(found: list[Weights], bytes_per_value: float) -> float:
-    return round(sum(weights.served_gb(bytes_per_value) for weights in found), 2)
+    return _three_digits(sum(weights.served_gb(bytes_per_value) for weights in found))
+
+
+def _three_digits(value: float) -> float:
+    return float(f"{value:.3g}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -85,16 +85,21 @@ def parse_folder(text: str) -> ModelFolder:
 
 
 def read_folder(host: Host, settings: Settings) -> ModelFolder:
-    """Collect the files of ``engine.model`` where the engine sees them: with its own Python, in its own environment.
+    """Collect the files of ``engine.model`` where the engine sees them. Raises :class:`HostError`."""
+    engine = settings.engine
+    return read_model(host, engine.python, engine.model, engine.env, settings.host.command_timeout_s)
+
+
+def read_model(host: Host, python: Sequence[str], model: str, env: Mapping[str, str], limit_s: float) -> ModelFolder:
+    """Collect the files of a model with the engine's own Python, in its own environment.
 
     Nothing is written, and of a weight file only the header is read. Raises :class:`HostError`.
     """
-    engine = settings.engine
-    argv = (*engine.python, "-c", inspect.getsource(collect), engine.model)
+    source = inspect.getsource(collect)
     try:
-        done = host.run(argv, env=dict(engine.env), timeout_s=settings.host.command_timeout_s)
+        done = host.run((*python, "-c", source, model), env=dict(env), timeout_s=limit_s)
     except HostError as error:
-        what = error.what.replace(f" {inspect.getsource(collect)}", " …")
+        what = error.what.replace(f" {source}", " …")
         raise HostError(what, where=error.where, todo=error.todo or "correct engine.python") from None
     return parse_folder(done.stdout)
 

@@ -22,6 +22,7 @@ FLOORS = (
     {"history"},
     {"planning"},
     {"doctor"},
+    {"new_config"},
     {"captures"},
     {"outputs"},
     {"measure"},
