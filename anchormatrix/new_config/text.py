@@ -76,7 +76,7 @@ def _lines(draft: Draft, figures: Figures, most_forms: int) -> Iterator[str]:
             yield f"  {figure.key}: {_value(figure.value)} # {figure.source}"
         else:
             yield f"  # {figure.key}: {figure.missing}"
-    yield "  # activation_gb: no file tells it; the report's peak memory does, after a first session"
+    yield "  # activation_gb: no file tells it; proof.peak_memory_mb in a first session.json does"
     if draft.device in _IDLE_MB:
         yield from _section("health", {"static_memory_mb": _IDLE_MB[draft.device]})
     yield ""
