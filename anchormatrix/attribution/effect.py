@@ -34,6 +34,7 @@ def check_effect(
     layers: int | None = None,
     mask_family: str = "alltoall",
     unmasked_calls: int | None = None,
+    captured_ranks: int | None = None,
 ) -> Effect:
     """Return whether the capture proves that the form was in effect.
 
@@ -41,12 +42,13 @@ def check_effect(
     per layer and pipeline stage when ``layers`` is known (a single gather of the output proves nothing);
     an unequal all-to-all where the equal one is expected fails, as does a masking stream with compute on it. With
     masking, ``unmasked_calls`` (calls of ``mask_family`` per rank of the same form without masking) lets the count
-    prove that chunking is active: they must rise. Without a form only what is wrong under any form is looked for.
+    prove that chunking is active: they must rise. ``captured_ranks`` is how many ranks the engine's profiler writes
+    (``None``: all). Without a form only what is wrong under any form is looked for.
     """
     checks = [*_streams(capture), *_recognised(capture)]
     if form is not None:
         calls = {rank: _calls(kernels[kernels["step"] != OUTSIDE]) for rank, kernels in capture.per_rank()}
-        checks += [_world(calls, form), *_degrees(calls, form, layers)]
+        checks += [_world(calls, form, captured_ranks), *_degrees(calls, form, layers)]
         if form.mask_chunks > 1 and unmasked_calls:
             checks.append(_masking(calls, mask_family, unmasked_calls))
     return Effect(ok=all(check.ok for check in checks), checks=tuple(checks))
@@ -74,7 +76,10 @@ def _recognised(capture: Capture) -> Iterator[Check]:
             yield Check("names", False, text)
 
 
-def _world(calls: Calls, form: Form) -> Check:
+def _world(calls: Calls, form: Form, captured: int | None) -> Check:
+    if captured is not None and captured < form.cards and len(calls) == captured:
+        text = f"{rank_list(calls)} of {form.cards} was captured: the engine's profiler writes no other"
+        return Check("ranks", True, text)
     if len(calls) == form.cards:
         return Check("ranks", True, f"{form.cards} ranks were captured, as many as the form has")
     return Check("ranks", False, f"the form runs on {form.cards} ranks, the capture has {rank_list(calls)}")

@@ -39,6 +39,7 @@ def attribute_session(session: Session, requests: Iterable[RequestRow], settings
         form=form,
         layers=settings.model.layers,
         local_heads=max(1, heads),
+        captured_ranks=capture.ranks,
         unprofiled_step_s=None if capture.status is CaptureStatus.ON_RAMP else _timed_step_s(requests, capture.tier),
         release_ns=round(settings.attribution.release_us * 1000),
         drain_ratio=settings.attribution.drain_ratio,

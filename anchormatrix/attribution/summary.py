@@ -59,6 +59,7 @@ class AttributionOptions:
     local_heads: int | None = None
     unprofiled_step_s: float | None = None
     unmasked_calls: int | None = None
+    captured_ranks: int | None = None
     collective: str | None = None
     group_split: int | None = None
     order: str = "auto"
@@ -105,6 +106,7 @@ def attribute(capture: Capture, options: AttributionOptions, *, contract: str | 
         layers=options.layers,
         unmasked_calls=options.unmasked_calls,
         mask_family=family or "alltoall",
+        captured_ranks=options.captured_ranks,
     )
     groups = collectives(capture, layers=options.layers)
     findings = by_text(

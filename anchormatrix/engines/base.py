@@ -40,7 +40,8 @@ class EngineLimits:
     ``degrees`` are the kinds of parallelism it offers; ``pads_heads`` says whether Ulysses pads heads that do not
     divide evenly, ``pads_sequence`` whether tokens that do not are padded (under ring attention never: it takes no
     mask). ``ring_with_mask`` and ``ring_with_sparse`` say whether its ring attention honours the model's masks and the
-    sparse backend. ``places`` names where the release says so.
+    sparse backend. ``captured_ranks`` is how many ranks, from 0, its profiler writes files of (``None``: all).
+    ``places`` names where the release says so.
     """
 
     release: str = "engine"
@@ -50,6 +51,7 @@ class EngineLimits:
     pads_sequence: bool = False
     ring_with_mask: bool = False
     ring_with_sparse: bool = False
+    captured_ranks: int | None = None
     places: Mapping[EngineRule, str] = field(default_factory=dict)
 
     def source(self, rule: EngineRule) -> str:

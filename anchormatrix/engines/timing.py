@@ -12,7 +12,7 @@ from anchormatrix.records.session import OffloadSeen, SparseSeen
 
 @dataclass(frozen=True)
 class RankTiming:
-    """What one rank logged of one request. ``stage_s`` are its single diffuse lines, in order."""
+    """What one rank told of one request. ``stage_s`` are its single diffuse lines, or its steps, in order."""
 
     rank: int
     tag: str

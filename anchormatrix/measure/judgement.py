@@ -11,7 +11,7 @@ from anchormatrix.measure import live_cards
 from anchormatrix.measure.causes import may_differ
 from anchormatrix.measure.expectation import smoked_step
 from anchormatrix.measure.order import SessionOrder
-from anchormatrix.measure.ramp import judge_ramp
+from anchormatrix.measure.ramp import judge_ramp, ramp_inside
 from anchormatrix.measure.rows import Row
 from anchormatrix.measure.served import DidNotRunError
 from anchormatrix.records.host import HostState
@@ -91,7 +91,9 @@ def ramp_of(rows: Sequence[Row], steady_pct: float) -> Ramp:
     return judge_ramp(step_s, steps, warmups=warmups, longest=warmups, steady_pct=steady_pct)
 
 
-def remarks(rows: Sequence[Row], ramp: Ramp, closure: float | None, proof: Proof, log: ServeLog) -> tuple[Remark, ...]:
+def remarks(
+    rows: Sequence[Row], ramp: Ramp, closure: float | None, proof: Proof, log: ServeLog, steady_pct: float
+) -> tuple[Remark, ...]:
     """What a reader must know of a measured session beside its numbers."""
     found = []
     for steps in sorted({row.sent.steps for row in rows}):
@@ -101,6 +103,9 @@ def remarks(rows: Sequence[Row], ramp: Ramp, closure: float | None, proof: Proof
             found.append(Remark("output_differs", text))
     if not ramp.steady:
         found.append(Remark("ramp", ramp.why))
+    single_s = [row.timed.steps_s for row in rows if row.timed and row.step_s and row.sent.role is Role.MEASURED]
+    if inside := ramp_inside(single_s, steady_pct):
+        found.append(Remark("ramp_inside", inside))
     if closure is not None and closure > _CLOSURE_LIMIT_PCT:
         text = f"forward differs from diffuse + decode + encode by {closure:.1f} %"
         found.append(Remark("closure", text))

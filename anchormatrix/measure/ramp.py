@@ -2,6 +2,7 @@
 
 Only requests at the head can be the ramp, and only because they are faster than most that follow. A request that stands
 out anywhere else is noise and counts as such. A running session and the log of an older one are judged alike.
+An engine that tells single steps shows also the ramp inside one request.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Sequence
 from statistics import fmean, median
 
 from anchormatrix.records.session import Ramp
+
+_FEWEST_STEPS = 4  # that can have a beginning and an end
 
 
 def first_steady(
@@ -68,3 +71,25 @@ def judge_ramp(step_s: Sequence[float], steps: Sequence[int], *, warmups: int, l
     if moved <= steady_pct:
         return Ramp(warmups, start + 1, True, why)
     return Ramp(warmups, start + 1, False, f"{why}, but the repeats are {moved:.1f} % slower: the ramp went on")
+
+
+def ramp_inside(told_s: Sequence[Sequence[float]], tolerance_pct: float) -> str:
+    """The ramp inside the longest requests in words, from their single steps; empty when none of them stands out.
+
+    It matters because a short request holds the first steps to a larger share than a long one. The steps of all those
+    requests are laid over each other. Steady is the median of the later half; the head are the first steps up to the
+    last one of the first half that is off by more than ``tolerance_pct``.
+    """
+    longest = max(map(len, told_s), default=0)
+    if longest < _FEWEST_STEPS:
+        return ""
+    steps = [median(column) for column in zip(*(one for one in told_s if len(one) == longest), strict=True)]
+    half = longest // 2
+    steady_s = median(steps[half:])
+    off_pct = [(step / steady_s - 1) * 100 for step in steps[:half]]
+    head = max((place for place, off in enumerate(off_pct, start=1) if abs(off) > tolerance_pct), default=0)
+    if not head:
+        return ""
+    which = "the first step takes" if head == 1 else f"the first {head} steps take"
+    listed = ", ".join(f"{off:+.0f} %" for off in off_pct[:head])
+    return f"inside a request of {longest} steps {which} {listed} against the {steady_s:.3g} s of the later ones"

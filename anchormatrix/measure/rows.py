@@ -56,6 +56,7 @@ class Row:
             latency_s=round(response.latency_s, 3),
             sent_s=round(self.sent.sent_s, 3),
             fingerprint=response.fingerprint or None,
+            steps_s=tuple(round(step, 9) for step in timed.steps_s) if timed else (),
         )
 
 

@@ -174,7 +174,7 @@ class _Try:
         if made.status is CaptureStatus.CAPTURED and not steady:
             reason = "the ramp did not settle: only seconds count, no share"
             made = replace(made, status=CaptureStatus.ON_RAMP, reason=reason)
-        self.capture = replace(made, why=why)
+        self.capture = replace(made, why=why, ranks=self.rig.engine.limits().captured_ranks)
 
     def _judged(
         self, served: Served, failure: DidNotRunError | None, before: HostState, after: HostState
@@ -198,14 +198,15 @@ class _Try:
         if judgement.suspect:
             self._suspect(judgement.suspect)
         kept = served.kept(Role.MEASURED, ANCHOR)
-        ramp = ramp_of(rows, self.settings.matrix.warmups.steady_pct)
+        steady_pct = self.settings.matrix.warmups.steady_pct
+        ramp = ramp_of(rows, steady_pct)
         closure = closure_pct(row.timed for row in rows if row.timed is not None)
         session = replace(
             self._session(judgement, served.command, failure),
             proof=proof,
             ramp=ramp,
             log=counts_of(log, rows, closure),
-            findings=remarks(rows, ramp, closure, proof, log) if measured else (),
+            findings=remarks(rows, ramp, closure, proof, log, steady_pct) if measured else (),
             capture=self.capture,
             output=Answer(kept[0], kept[1].media) if kept else None,
             stop=stop_of(served.stopped),

@@ -47,10 +47,11 @@ class RequestRow(Record, frozen=True, kw_only=True):
     """One row of ``requests.csv``; times are in seconds, ``None`` where the log says nothing.
 
     ``sent_s`` counts from the start of the session. ``denominator`` says where ``iterations`` come from; a row with a
-    step time has both. ``basis`` says what was timed and ``witness`` who told it.
+    step time has both. ``basis`` says what was timed and ``witness`` who told it. ``steps_s`` are the single steps,
+    where the engine tells them.
     """
 
-    added: ClassVar[tuple[str, ...]] = ("basis", "witness")
+    added: ClassVar[tuple[str, ...]] = ("basis", "witness", "steps_s")
 
     request: int
     role: Role
@@ -71,6 +72,7 @@ class RequestRow(Record, frozen=True, kw_only=True):
     latency_s: float
     sent_s: float
     fingerprint: str | None = None
+    steps_s: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if self.step_s is not None and (self.iterations is None or self.denominator is None):

@@ -43,7 +43,8 @@ class Capture(Record, frozen=True):
 
     ``request`` is the number, from 1, of the request it lies in; ``why`` says why the server is steady there,
     ``reason`` what is wrong. ``directory`` is where its ``files`` were put, ``size_mb`` their size (10⁶ bytes). That of
-    the anchor ``tier`` holds the last steps of an anchor request, the other the first of a short one.
+    the anchor ``tier`` holds the last steps of an anchor request, the other the first of a short one. ``ranks`` is how
+    many ranks the engine's profiler writes, from 0 (``None``: all).
     """
 
     status: CaptureStatus
@@ -54,6 +55,7 @@ class Capture(Record, frozen=True):
     files: int = 0
     size_mb: float = 0.0
     tier: Tier = Tier.FEW
+    ranks: int | None = None
 
 
 class CaptureFile(FileRecord, Capture, frozen=True, kw_only=True):

@@ -80,3 +80,12 @@ def test_compute_on_the_masking_stream_fails_under_any_form():
 def test_a_communication_row_that_nobody_recognises_is_shown():
     (failure,) = checked(None, collective(0, 5, "unrecognised", name="hcom_novel__1_2"), ranks=1).failures
     assert "as 'hcom_novel__1_2'" in failure.text
+
+
+def test_an_engine_whose_profiler_writes_one_rank_is_held_to_that_one():
+    found = checked("usp2", collective(0, 5), ranks=1, captured_ranks=1)
+    assert found.ok
+    (ranks,) = [check for check in found.checks if check.name == "ranks"]
+    assert ranks.text == "rank 0 of 2 was captured: the engine's profiler writes no other"
+    assert not checked("usp2", collective(0, 5), ranks=1).ok
+    assert not checked("usp4", collective(0, 5), ranks=2, captured_ranks=1).ok

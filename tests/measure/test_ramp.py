@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchormatrix.measure.ramp import first_steady, judge_ramp, warmed_up
+from anchormatrix.measure.ramp import first_steady, judge_ramp, ramp_inside, warmed_up
 from anchormatrix.records.conclusions.cells import spread_pct
 
 IN_TURN = [4, 10, 4, 10, 4, 10, 4, 10]
@@ -98,3 +98,27 @@ def test_a_session_is_steady_when_the_ramp_ends_before_its_repeats(what, values,
 def test_spread_is_largest_minus_smallest_over_the_median() -> None:
     assert spread_pct([9.0, 10.0, 11.0]) == 20.0
     assert spread_pct([]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("what", "told_s", "words"),
+    [
+        ("no steps are told", [(), ()], ""),
+        ("three steps have no beginning and no end", [(9.0, 1.0, 1.0)], ""),
+        ("steps alike", [(1.0, 1.02, 1.0, 0.99)], ""),
+        (
+            "a slow first step",
+            [(1.5, 1.0, 1.0, 1.0, 1.0, 1.0)],
+            "inside a request of 6 steps the first step takes +50 % against the 1 s of the later ones",
+        ),
+        (
+            "two fast steps, in most requests",
+            [(0.8, 0.9, 1.0, 1.0, 1.0, 1.0), (0.8, 0.9, 1.0, 1.0, 1.0, 1.0), (2.0, 2.0, 1.0, 1.0, 1.0, 1.0)],
+            "inside a request of 6 steps the first 2 steps take -20 %, -10 % against the 1 s of the later ones",
+        ),
+        ("only the longest requests speak", [(9.0, 1.0, 1.0, 1.0), (1.0, 1.0, 1.0, 1.0, 1.0)], ""),
+        ("a step late in a request is no ramp", [(1.0, 1.0, 1.0, 1.0, 9.0, 1.0, 1.0, 1.0)], ""),
+    ],
+)
+def test_the_ramp_inside_a_request_is_its_head(what, told_s, words) -> None:
+    assert ramp_inside(told_s, 5) == words, what

@@ -52,6 +52,8 @@ class Sglang:
             ag_with_ulysses=False,
             pads_heads=False,
             pads_sequence=True,
+            # NPUs write by a handler of their own, on every rank (runtime/utils/profiler.py:87, :152).
+            captured_ranks=None if self._device == DeviceKind.ASCEND else 1,
             places=_PLACES,
         )
 

@@ -114,7 +114,7 @@ def _request(index: int, segment: Segment, dump: tuple[Told, float] | None, *, w
         encode_s=_sum(stages, "Encoding"),
         decode_s=_sum(stages, "Decoding"),
         forward_s=forward_s,
-        ranks=() if used is None else (RankTiming(0, "rank 0", used, (used,)),),
+        ranks=() if used is None else (RankTiming(0, "rank 0", used, steps_s or (used,)),),
         bars=_states(bars),
         response=_response(segment),
         notes=tuple([*notes, refused] if refused else notes),
