@@ -22,6 +22,7 @@ RANK_0: Worker = ("", "")
 _BEGIN = "Sampling params:"
 _STEPS = re.compile(r"^ *infer_steps: ([1-9]\d{0,5})\s*$", re.ASCII)
 _STAGE = re.compile(r"\[([A-Za-z_]\w{0,200})\] finished in (\d{1,9}\.\d{1,30}) seconds", re.ASCII)
+_PROFILING = re.compile(r"\bProfiling request: \S{1,200} for ", re.ASCII)  # utils/profiler.py:109
 _FAILED = re.compile(r"\[([A-Za-z_]\w{0,200})\] Error during execution after ", re.ASCII)
 _ENDED = re.compile(r"\bPixel data generated successfully in \d|\bMetrics dumped to: ", re.ASCII)
 _ACCESS = re.compile(r'"POST /v1/(?:images/generations|videos) HTTP/[\d.]+" (\d{3})\b', re.ASCII)
@@ -34,7 +35,8 @@ _STAMP = re.compile(r"\[\d\d-\d\d \d\d:\d\d:\d\d\]", re.ASCII)
 
 @dataclass
 class Segment:
-    """The log of one request. ``ended`` says that the server called it finished, ``failed`` is a stage that broke."""
+    """The log of one request. ``ended`` says that the server called it finished, ``failed`` is a stage that broke;
+    ``profiled`` that the profiler was on."""
 
     steps: int = 0
     stages: list[tuple[str, float]] = field(default_factory=list)
@@ -42,6 +44,7 @@ class Segment:
     status: int | None = None
     ended: bool = False
     failed: str = ""
+    profiled: bool = False
 
 
 @dataclass
@@ -95,6 +98,8 @@ def _take(raw: RawLog, line: str, posted: int | None) -> int | None:
         now.stages.append((name, float(seconds)))
     if match := _FAILED.search(line):
         now.failed = match[1]
+    if _PROFILING.search(line):
+        now.profiled = True
     if _ENDED.search(line):
         now.ended = True
     if match := _UNSPLIT.search(line):

@@ -118,6 +118,7 @@ def _request(index: int, segment: Segment, dump: tuple[Told, float] | None, *, w
         bars=_states(bars),
         response=_response(segment),
         notes=tuple([*notes, refused] if refused else notes),
+        profiled=segment.profiled,
         refused=refused,
         steps_s=steps_s,
         witness=Witness.BOTH if told else Witness.LOG,

@@ -141,6 +141,13 @@ def test_no_text_raises(text):
     parse_log(text)
 
 
+def test_a_captured_request_says_so_and_closes_nothing():
+    line = "[12-03 07:11:47] Profiling request: 86d70b94 for 1 steps...\n"
+    text = request(2, 0.8).replace("[12-03 07:11:47] [TextEncodingStage] started...\n", line)
+    plain, captured = parse_log(start() + request(2, 0.8) + text).requests
+    assert (plain.profiled, captured.profiled) == (False, True)
+
+
 def dump(**changed):
     whole = {
         "total_duration_ms": 650.0,
