@@ -198,4 +198,7 @@ def test_the_virtual_host_refuses_what_is_excluded_and_nothing_else(figures):
     limits = open_engine(settings).limits()
     for form in (*splits(4), *splits(7), *splits(8)):
         excluded, refused = check(form, model, limits), refusal(dit, parse_split(form.name))
+        if form.cfg > model.guidance_branches:  # the engine lets the ranks idle: useless, not refused
+            assert excluded is not None
+            continue
         assert (excluded is None) == (refused is None), (form.name, excluded, refused)

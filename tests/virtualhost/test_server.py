@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -30,7 +31,9 @@ HEALTHY = ROOT / "virtualhost" / "scenarios" / "healthy.yaml"
 class Running:
     """A server under test and its client."""
 
-    def __init__(self, tmp_path: Path, *, cards="0,1", usp=2, extra=(), changes="", wait=True, port=0) -> None:
+    def __init__(
+        self, tmp_path: Path, *, cards="0,1", usp=2, extra=(), changes="", wait=True, port=0, model="Wan"
+    ) -> None:
         self.port = port or free_port()
         self.state = HostState(tmp_path / "state")
         self.log_path = tmp_path / f"server-{self.port}.log"
@@ -42,7 +45,7 @@ class Running:
             "VIRTUALHOST_STATE": str(tmp_path / "state"),
             "ASCEND_RT_VISIBLE_DEVICES": cards,
         }
-        command = [sys.executable, str(VLLM), "serve", "Wan", "--omni", "--port", str(self.port), "--usp", str(usp)]
+        command = [sys.executable, str(VLLM), "serve", model, "--omni", "--port", str(self.port), "--usp", str(usp)]
         command += ["--num-gpus", str(usp), "--enable-diffusion-pipeline-profiler", *extra]
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT)
@@ -57,7 +60,8 @@ class Running:
 
     @property
     def log(self) -> str:
-        return self.log_path.read_text(encoding="utf-8")
+        """The log without colours."""
+        return re.sub(r"\x1b\[[\d;]*m", "", self.log_path.read_text(encoding="utf-8"))
 
     def health(self) -> int:
         try:
@@ -75,9 +79,19 @@ class Running:
             return error.code, error.read()
 
     def video(self, steps: int, path: str = "/v1/videos/sync") -> tuple[int, bytes]:
+        return self.get(path, self.form(steps), "multipart/form-data; boundary=b")
+
+    def headers(self, path: str, form: bytes) -> dict[str, str]:
+        kind = {"Content-Type": "multipart/form-data; boundary=b"}
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data=form, headers=kind)
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return dict(answer.headers)
+
+    @staticmethod
+    def form(steps: int) -> bytes:
         fields = {"prompt": "a lighthouse", "num_inference_steps": steps, "seed": 42}
         parts = [f'--b\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n' for k, v in fields.items()]
-        return self.get(path, ("".join(parts) + "--b--\r\n").encode(), "multipart/form-data; boundary=b")
+        return ("".join(parts) + "--b--\r\n").encode()
 
     def ranks(self) -> list[int]:
         return [rank.pid for job in self.state.jobs() for rank in job.ranks]
@@ -122,7 +136,7 @@ def test_a_session_from_start_to_a_clean_stop(serve):
     assert [process.pid for process in LiveHost(scenario, server.state).processes(2)] == ranks[:1]
     assert all(f"(DiffusionWorker_SP{rank} pid={pid})" in server.log for rank, pid in enumerate(ranks))
     assert server.stop() == 0
-    assert server.log.endswith("Shutting down\n")
+    assert server.log.endswith("Worker 1: Shutdown complete.\n")
     assert server.log.count('POST /v1/videos/sync HTTP/1.1" 200 OK') == 2
     assert all(gone(pid) for pid in ranks)
     assert server.state.jobs() == ()
@@ -156,16 +170,70 @@ def test_a_wrong_request_is_refused_with_the_field(serve):
         assert words in json.loads(answer)["error"]["message"]
 
 
-def test_health_is_503_until_the_model_is_loaded(serve):
+def test_nothing_listens_until_the_model_is_loaded(serve):
     server = serve(changes="serving: {startup_s: 1000000}\n", wait=False)
-    server.until(lambda: server.health() == 503)
-    assert server.video(4)[0] == 503
+    server.until(lambda: "Building SP subgroups" in server.log)
+    assert server.health() == 0
     assert server.stop(signal.SIGTERM) == 0
+
+
+def test_an_answer_tells_what_the_first_rank_spent(serve):
+    server = serve()
+    headers = server.headers("/v1/videos/sync", server.form(4))
+    told = json.loads(headers["X-Stage-Durations"])
+    logged = re.findall(r"_SP0 pid=\d+\).* (Wan22Pipeline\.(?:diffuse|forward)) took ([\d.]+)s", server.log)[-2:]
+    assert [told[name] for name, _ in logged] == pytest.approx([float(seconds) for _, seconds in logged], abs=2e-6)
+    assert told["stage_0_gen_ms"] == pytest.approx(1000 * float(headers["X-Inference-Time-S"]), rel=0.01)
+    assert headers["X-Model"] == "Wan"
+    assert headers["X-Request-Id"].startswith("video_sync-")
+    assert float(headers["X-Peak-Memory-MB"]) > 1000
+    job = json.loads(server.video(4, "/v1/videos")[1])
+    assert job["id"].startswith("video_gen_")
+    server.until(lambda: json.loads(server.get(f"/v1/videos/{job['id']}")[1])["status"] == "completed")
+    done = json.loads(server.get(f"/v1/videos/{job['id']}")[1])
+    assert set(done["stage_durations"]) == set(told)
+    assert done["inference_time_s"] > done["stage_durations"]["Wan22Pipeline.diffuse"] > 1
+    assert 'INFO:     127.0.0.1:40922 - "POST /v1/videos HTTP/1.1" 200 OK' in server.log
+    assert f'"GET /v1/videos/{job["id"]} HTTP/1.1" 200 OK' in server.log
+
+
+def test_an_image_s_metrics_are_those_of_its_pipeline(serve):
+    server = serve(model="Tongyi-MAI/Z-Image-Turbo")
+    body = json.dumps({"prompt": "x", "num_inference_steps": 4, "size": "1024x768"}).encode()
+    answer = json.loads(server.get("/v1/images/generations", body, "application/json")[1])
+    assert set(answer["metrics"]["stage_durations"]) == {
+        "ZImagePipeline.text_encoder.forward",
+        "ZImagePipeline.vae.decode",
+        "ZImagePipeline.forward",
+        "queue_wait_ms",
+        "stage_0_gen_ms",
+    }
+    assert answer["metrics"]["peak_memory_mb"] > 1000
+    assert (answer["output_format"], answer["size"]) == ("png", "1024x768")
+
+
+def test_another_model_is_a_mismatch(serve):
+    server = serve(extra=("--served-model-name", "mine"))
+    body = json.dumps({"prompt": "x", "model": "Wan"}).encode()
+    status, answer = server.get("/v1/images/generations", body, "application/json")
+    assert status == 400
+    assert "Model mismatch: request specifies 'Wan' but server is running 'mine'." in answer.decode()
+
+
+def test_one_card_needs_no_process_of_its_own_unless_asked(serve):
+    alone, apart = serve(cards="0", usp=1), serve(cards="1", usp=1, extra=("--distributed-executor-backend", "mp"))
+    assert alone.process.pid in alone.ranks()
+    assert apart.process.pid not in apart.ranks()
+    assert len(apart.ranks()) == 2
+    assert alone.video(4)[0] == apart.video(4)[0] == 200
+    assert f"(DiffusionWorker pid={alone.process.pid})" in alone.log
+    assert f"(APIServer pid={apart.process.pid})" in apart.log.splitlines()[-1]
+    assert alone.stop() == apart.stop() == 0
 
 
 def test_a_capture_is_written_per_rank(serve, tmp_path):
     directory = tmp_path / "profile"
-    server = serve(extra=("--profiler-config", json.dumps({"torch_profiler_dir": str(directory)})))
+    server = serve(extra=("--profiler-config", json.dumps({"profiler": "torch", "torch_profiler_dir": str(directory)})))
     assert server.get("/start_profile", b"")[0] == 200
     server.video(1)
     assert server.get("/stop_profile", b"")[0] == 200
@@ -192,7 +260,7 @@ def test_the_server_notices_a_killed_rank(serve):
     server = serve()
     os.kill(server.ranks()[1], signal.SIGKILL)
     assert server.process.wait(timeout=20) == 1
-    assert "died unexpectedly with signal 9" in server.log
+    assert "Diffusion worker(s) died unexpectedly: ['DiffusionWorker-1(exitcode=-9, SIGKILL)']" in server.log
     assert server.state.snapshot().residue == [0, 1]
 
 
@@ -231,8 +299,8 @@ def test_a_hanging_request_ends_with_the_server(serve):
         ("{kind: crash, where: start}", "RuntimeError"),
         ("{kind: oom, where: load}", "out of memory"),
         ("{kind: comm_init}", "HCCL function error"),
-        ("{kind: port_in_use}", "address already in use"),
-        ("{kind: rank_killed, where: load}", "died unexpectedly with signal 9"),
+        ("{kind: port_in_use}", "Address already in use"),
+        ("{kind: rank_killed, where: load}", "Exit code: -9"),
     ],
 )
 def test_a_start_that_fails_exits_with_the_reason_in_the_log(serve, fault, words):
@@ -262,7 +330,7 @@ def test_a_port_that_is_taken(serve):
     first = serve()
     second = serve(cards="2,3", port=first.port, wait=False)
     assert second.process.wait(timeout=20) == 1
-    assert "[Errno 98] error while attempting to bind on address ('127.0.0.1', " in second.log
+    assert "OSError: [Errno 98] Address already in use" in second.log
     assert first.health() == 200
 
 
@@ -298,14 +366,23 @@ def test_every_degree_and_feature_has_its_flag():
 @pytest.mark.parametrize(
     ("flags", "visible", "words"),
     [
-        (["--usp", "4", "--num-gpus", "2"], "0,1,2,3", "does not match the product"),
+        (["--usp", "4", "--num-gpus", "2"], "0,1,2,3", "must be divisible by non-DP parallel size"),
+        (["--usp", "2", "--num-gpus", "4"], "0,1,2,3", "no timeline for data-parallel replicas"),
+        (["--data-parallel-size", "2"], "0", "not supported under --omni: --data-parallel-size"),
+        (["--enable-expert-parallel"], "0", "not supported under --omni: --enable-expert-parallel"),
+        (["--api-server-count", "2"], "0", "not supported for diffusion models"),
+        (["--cache-backend", "magic"], "0", "Unsupported cache backend: magic"),
+        (["--step-execution"], "0", "Wan22Pipeline does not support that contract"),
+        (["--usp", "2", "--distributed-executor-backend", "uni"], "0,1", "supports a single GPU only"),
+        (["--profiler-config", '{"profiler": "torch"}'], "0", "must be set when profiler is 'torch'"),
+        (["--profiler-config", '{"torch_profiler_dir": "/x"}'], "0", "only applicable when profiler is set"),
+        (["--profiler-config", '{"profiler": "torch", "dir": "/x"}'], "0", "unexpected keyword arguments dir"),
         (["--usp", "4"], "0,1", "shows 2"),
         (["--usp", "2"], "0,9", "does not exist"),
         (["--usp", "2"], "0,0", "given twice"),
         (["--usp", "2"], "a,b", "not a list"),
-        (["--usp", "2", "--text-encoder-tp-size", "4"], "0,1", "text_encoder_tp_size"),
         (["--enable-cpu-offload", "--enable-layerwise-offload"], "0", "exclude each other"),
-        (["--profiler-config", "yes"], "0", "torch_profiler_dir"),
+        (["--profiler-config", "yes"], "0", "a JSON object is needed"),
     ],
 )
 def test_combinations_that_cannot_work_are_refused(flags, visible, words):
@@ -315,4 +392,15 @@ def test_combinations_that_cannot_work_are_refused(flags, visible, words):
 
 def test_visible_devices_are_logic_ids():
     scenario = load_scenario(ROOT / "virtualhost" / "scenarios" / "container.yaml")
-    assert parse(["m", "--omni", "--usp", "2"], scenario, {"ASCEND_RT_VISIBLE_DEVICES": "2,3"}).cards == (6, 7)
+    assert parse(["Wan", "--omni", "--usp", "2"], scenario, {"ASCEND_RT_VISIBLE_DEVICES": "2,3"}).cards == (6, 7)
+
+
+def test_a_model_without_a_pipeline_is_refused_with_those_there_are():
+    with pytest.raises(LaunchError, match="no pipeline of the virtual host serves Llama-3: it has Wan22I2VPipeline, "):
+        parse(["Llama-3", "--omni"], build(Scenario, {"name": "x"}), {})
+
+
+def test_flags_that_change_nothing_here_are_taken():
+    asked = launch("--text-encoder-tp-size", "3", "--vae-fast-path", "off", "--cache-backend", "cache_dit", visible="0")
+    assert asked.options.cache == "cache_dit"
+    assert asked.options.inline

@@ -201,7 +201,6 @@ def test_scaling_multiplies_and_capturing_keeps_exposed_seconds() -> None:
         (Split(usp=16), "query_head_cnt=40, ulysses_degree=16. Try ulysses_degree in [1, 2, 4, 5, 8, 10, 20, 40]"),
         (Split(tp=8, usp=2), "query_head_cnt=5, ulysses_degree=2"),
         (Split(ring=16), "Sequence length (32760) is not divisible by SP world size (16)"),
-        (Split(cfg=3), "guidance branches"),
         (Split(pp=41), "40 layers are fewer"),
         (Split(offload="disk"), "unknown offload"),
     ],

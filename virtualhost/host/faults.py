@@ -26,6 +26,7 @@ FAULT_KINDS = {
     "slow": "everything in this request takes `factor` times longer",
     "straggler": "rank `rank` takes `factor` times longer in this request",
     "not_applied": "the log and the timing are those of `applied` instead of the form asked for",
+    "dead_split": "groups stand and names are right, no transformer is hooked: every rank computes the whole sequence",
     "dead_masking": "chunks are asked for and accepted, and every step is that of the form without masking",
     "dead_offload": "offload is asked for and accepted, and no weight leaves the card; `logged`: the log says it did",
     "alltoallv": "the unequal all-to-all is in use",

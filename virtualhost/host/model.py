@@ -125,6 +125,8 @@ class Behaviour:
     ``leaked_transforms``: the masking stream also carries the tensor transforms (AI-core work).
     ``uneven_alltoall``: the unequal path is in use; the value is how much larger than the mean the largest block is.
     ``inactive_ulysses``: ``usp`` is accepted and does nothing: every rank computes the whole sequence.
+    ``inactive_sequence``: no split of the sequence does anything. ``inactive_guidance``: a step has one branch, which
+    every rank computes, split over CFG or not.
     ``overlap_tensor_parallel``: row-parallel products run in two token halves, the first half's all-reduce under the
     second half's product.
     ``slow_cards``: ``(card, factor)`` of stragglers. ``jitter``: relative spread of kernel and transfer times over
@@ -135,6 +137,8 @@ class Behaviour:
     leaked_transforms: bool = False
     uneven_alltoall: float | None = None
     inactive_ulysses: bool = False
+    inactive_sequence: bool = False
+    inactive_guidance: bool = False
     overlap_tensor_parallel: bool = False
     slow_cards: tuple[tuple[int, float], ...] = ()
     jitter: float = 0.0

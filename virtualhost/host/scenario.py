@@ -167,12 +167,11 @@ class Timing:
 
 @dataclass(frozen=True)
 class LogStyle:
-    """How the server writes its log."""
+    """How the server writes its log. A ``pipeline`` is a plug-in's in place of the model's own."""
 
-    pipeline: str = "Wan22Pipeline"
-    transformer: str = "WanTransformer3DModel"
+    pipeline: str = ""
+    transformer: str = "Transformer3DModel"
     diffuse_stage: str = "diffuse"
-    decode_stage: str = "vae.decode"
     per_step: bool = False
     stage_lines: bool = True
     progress_bar: bool = True

@@ -86,8 +86,7 @@ def model_refusal(dit: DiT, split: Split) -> str | None:
     """Return the exception with which the engine ends when it loads or first runs this form of the model, or None.
 
     The texts are those of vLLM (``distributed/utils.py``: ``divide``) and of vllm-omni 0.30 (``ulysses.py:517``,
-    ``sequence_parallel.py:486``), but for the last two: the release warns of CFG ranks without a branch and lets them
-    idle, which no timeline here shows.
+    ``sequence_parallel.py:486``), but for the last.
     """
     heads, kv = dit.heads, dit.kv_heads
     if split.offload not in OFFLOADS:
@@ -110,8 +109,6 @@ def model_refusal(dit: DiT, split: Split) -> str | None:
             f"({split.sequence_degree}). Cannot use Ring attention which does not support attention_mask. "
             "Please switch to Ulysses SP only."
         )
-    if split.cfg > dit.guidance_branches:
-        return f"ValueError: cfg parallel size {split.cfg} needs as many guidance branches"
     if split.pp > dit.layers:
         return f"ValueError: {dit.layers} layers are fewer than pipeline parallel size {split.pp}"
     return None

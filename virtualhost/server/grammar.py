@@ -1,4 +1,9 @@
-"""The text of the serving log: stamped lines, workers' tags, progress bars, stage lines, and the ways a server dies."""
+"""The text of the serving log: coloured prefixes and stamps, workers' tags, stage lines, and the ways a server dies.
+
+vllm-omni 0.30.0 switches colours on, in files too (``entrypoints/cli/main.py:26``: VLLM_LOGGING_COLOR=1): vLLM's
+``ColoredFormatter`` colours level, time and place, and ``decorate_logs`` the name of the process. ``ansi: false`` in a
+scenario is a host that sets VLLM_LOGGING_COLOR=0.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,15 @@ import calendar
 import time
 from collections.abc import Sequence
 from functools import lru_cache
+from http import HTTPStatus
+from signal import Signals
 
 from virtualhost.host.scenario import LogStyle
 from virtualhost.host.split import Split
-from virtualhost.server.offload_log import offload_lines
+from virtualhost.server.exchange import Ask
 
-_PROFILER = "[diffusion_pipeline_profiler.py:29] [DiffusionPipelineProfiler]"
+_PROFILER = "diffusion_pipeline_profiler.py:32"
+_LEVELS = {"INFO": 32, "WARNING": 33, "ERROR": 31}  # vllm/logging_utils/formatter.py: ColoredFormatter.COLORS
 
 
 @lru_cache(maxsize=4096)
@@ -30,7 +38,8 @@ def epoch_stamp(text: str) -> str:
 
 
 def worker_tags(split: Split, style: LogStyle) -> tuple[str, ...]:
-    """Return the tag of each rank: its index in every group it is split over, as far as the style says them."""
+    """Return the tag of each rank: its index in every group it is split over, in the order of
+    ``diffusion/worker/diffusion_worker.py:144-182``, as far as the style says them."""
     if style.worker_tag == "plain":
         return ("DiffusionWorker",) * split.world
     if style.worker_tag == "fs":
@@ -40,9 +49,9 @@ def worker_tags(split: Split, style: LogStyle) -> tuple[str, ...]:
         place = split.place(rank)
         sequence = (place["ag"] * split.ring + place["ring"]) * split.usp + place["usp"]
         degrees = (
-            ("CFG", place["cfg"], split.cfg),
             ("PP", place["pp"], split.pp),
             ("SP", sequence, split.sequence_degree),
+            ("CFG", place["cfg"], split.cfg),
             ("TP", place["tp"], split.tp),
         )
         tags.append("_".join(["DiffusionWorker", *(f"{name}{index}" for name, index, size in degrees if size > 1)]))
@@ -50,84 +59,97 @@ def worker_tags(split: Split, style: LogStyle) -> tuple[str, ...]:
 
 
 class Grammar:
-    """Writes the log of one server; times are virtual seconds since the scenario's epoch."""
+    """Writes the log of one server; times are virtual seconds since the scenario's epoch.
 
-    def __init__(self, style: LogStyle, epoch: str, split: Split, pids: Sequence[int]) -> None:
+    ``inline``: the one worker runs in the API server's process (``UniProcDiffusionExecutor``, ``diffusion/executor/
+    abstract.py:39``); once its groups are built every line of that process bears the worker's name.
+    """
+
+    def __init__(
+        self, style: LogStyle, epoch: str, split: Split, pids: Sequence[int], *, server: int = 0, inline: bool = False
+    ) -> None:
         self.style = style
         self.split = split
-        self.workers = tuple(f"({tag} pid={pid})" for tag, pid in zip(worker_tags(split, style), pids, strict=True))
+        self.inline = inline
+        self.tags = worker_tags(split, style)
+        self.workers = tuple(self._name(tag, pid) for tag, pid in zip(self.tags, pids, strict=True))
         self.pids = tuple(pids)
+        self.api = self._name("APIServer", server or min(pids) - 1)
+        self.server = self.workers[0] if inline else self.api
         self._epoch = epoch_seconds(epoch)
+
+    def _name(self, tag: str, pid: int) -> str:
+        """A process as ``decorate_logs`` names it (vllm/utils/system_utils.py)."""
+        return f"\x1b[0;36m({tag} pid={pid})\x1b[0;0m" if self.style.ansi else f"({tag} pid={pid})"
+
+    def fresh_worker(self, rank: int) -> str:
+        """The name of a worker before its groups are built; inline, that is still the API server's."""
+        return self.api if self.inline else self._name("DiffusionWorker", self.pids[rank])
 
     def stamp(self, clock_s: float) -> str:
         """Return the time of day as the log writes it."""
         return _stamp(self._epoch + int(clock_s))
 
-    def line(self, clock_s: float, where: str, text: str, *, level: str = "INFO", colour: str = "") -> str:
-        """Return a line of the main process."""
-        shown = f"\x1b[{colour}m{level}\x1b[0m" if colour and self.style.ansi else level
-        return f"{shown} {self.stamp(clock_s)} [{where}] {text}\n"
+    def written(self, name: str, clock_s: float, where: str, text: str, *, level: str = "INFO") -> str:
+        """Return a line of the process with this name; an empty name is a process that is not decorated yet."""
+        stamp, place = self.stamp(clock_s), f"[{where}]"
+        if self.style.ansi:
+            level = f"\x1b[{_LEVELS[level]}m{level}\x1b[0m"
+            stamp, place = f"\x1b[90m{stamp}\x1b[0m", f"\x1b[90m{place}\x1b[0m"
+        return f"{name}{' ' if name else ''}{level} {stamp} {place} {text}\n"
+
+    def line(self, clock_s: float, where: str, text: str, *, level: str = "INFO") -> str:
+        """Return a line of the API server."""
+        return self.written(self.server, clock_s, where, text, level=level)
 
     def worker_line(self, rank: int, clock_s: float, where: str, text: str, *, level: str = "INFO") -> str:
         """Return a line of one worker."""
-        return f"{self.workers[rank]} {level} {self.stamp(clock_s)} [{where}] {text}\n"
+        return self.written(self.workers[rank], clock_s, where, text, level=level)
 
-    def groups(self, clock_s: float) -> str:
-        """Return the start-up lines in which every worker says which groups it is in."""
-        split = self.split
-        lines = []
-        sequence = (
-            f"Building SP subgroups from explicit sp_group_ranks: sp_size={split.sequence_degree} "
-            f"ulysses_degree={split.usp} ring_degree={split.ring} dp_size=1"
-        )
-        others = (
-            f"Initialized model parallel groups: tensor_parallel_size={split.tp} allgather_degree={split.ag} "
-            f"cfg_parallel_size={split.cfg} pipeline_parallel_size={split.pp}"
-        )
-        for rank in range(split.world):
-            lines.append(self.worker_line(rank, clock_s, "parallel_state.py:812", sequence))
-            lines.append(self.worker_line(rank, clock_s, "parallel_state.py:905", others))
-            if split.sequence_degree > 1:
-                applied = f"Applying sequence parallelism to {self.style.transformer}"
-                lines.append(self.worker_line(rank, clock_s, "registry.py:310", applied))
-        return "".join(lines)
+    def plain(self, text: str) -> str:
+        """Return a line that uvicorn writes: without colours, as the log is no terminal."""
+        return f"{self.server} {text}\n"
 
-    def offload(self, clock_s: float, layers: int) -> str:
-        """Return what every worker says of its offload, for a transformer of so many layers."""
-        said = ((rank, *one) for rank in range(self.split.world) for one in offload_lines(self.split, layers, rank))
-        return "".join(self.worker_line(rank, clock_s, where, text) for rank, where, text in said)
+    def access(self, endpoint: str, status: int) -> str:
+        """Return a line of uvicorn's access log."""
+        return self.plain(f'INFO:     127.0.0.1:40922 - "{endpoint} HTTP/1.1" {status} {HTTPStatus(status).phrase}')
 
-    def warning(self, clock_s: float, text: str) -> str:
-        """Return the same warning of every worker; nothing for an empty one."""
-        ranks = range(self.split.world if text else 0)
-        return "".join(self.worker_line(rank, clock_s, "__init__.py:123", text, level="WARNING") for rank in ranks)
+    def stage(self, rank: int, clock_s: float, name: str, seconds: float) -> str:
+        """Return one stage line (``diffusion/profiler/diffusion_pipeline_profiler.py:32``)."""
+        text = f"[DiffusionPipelineProfiler] {name} took {seconds:.6f}s"
+        return self.worker_line(rank, clock_s, _PROFILER, text)
 
-    def bar(self, index: int, total: int, elapsed_s: float) -> str:
-        """Return one state of the progress bar of the first worker; states follow each other after a carriage return.
+    def asked(self, ask: Ask, clock_s: float) -> str:
+        """What is said of a video request when it begins (``entrypoints/openai/video/generation/helpers.py:986``,
+        ``entrypoints/openai/serving_video.py:476``)."""
+        if ask.kind == "image":
+            params = f"Image sampling params: steps={ask.steps} guidance={ask.guidance} guidance_2=None seed={ask.seed}"
+            return self.line(clock_s, "serving_image.py:133", params)
+        params = f"Video sampling params: steps={ask.steps} guidance={ask.guidance} guidance_2=None seed={ask.seed}"
+        handler = "Video generation handler: OmniOpenAIServingVideo"
+        return self.line(clock_s, "helpers.py:986", handler) + self.line(clock_s, "serving_video.py:476", params)
 
-        ``s/it`` is a smoothed rate that overshoots: it is not the step time.
-        """
-        filled = 10 * index // total
-        head = f"{self.workers[0]} {100 * index // total:3d}%|{'█' * filled:<10}| {index}/{total} "
-        if not index:
-            return f"{head}[00:00<?, ?it/s]"
-        rate = elapsed_s / index
-        left = rate * (total - index)
-        return f"\r{head}[{_clock(elapsed_s)}<{_clock(left)}, {rate * 1.31:5.2f}s/it]"
+    def answered(self, ask: Ask, clock_s: float, *, lost: bool) -> str:
+        """What is said when the output is there; uvicorn tells no access of a client that is gone."""
+        text = ""
+        if ask.kind == "video":
+            text += self.line(clock_s, "serving_video.py:627", "Video response encoding (MP4 bytes): 412.35 ms")
+        return text + (self.access(ask.endpoint, 200) if ask.synchronous and not lost else "")
 
-    def stages(
-        self, rank: int, clock_s: float, encode_s: float, steps_s: Sequence[float], decode_s: float, forward_s: float
-    ) -> list[str]:
-        """Return one worker's stage lines of a request, ``steps_s`` being what each diffuse line says."""
-        style = self.style
-        stages = [("encode_prompt", encode_s), *((style.diffuse_stage, step) for step in steps_s)]
-        stages += [(style.decode_stage, decode_s), ("forward", forward_s)]
-        head = f"{self.workers[rank]} INFO {self.stamp(clock_s)} {_PROFILER} {style.pipeline}."
-        return [f"{head}{name} took {seconds:.6f}s\n" for name, seconds in stages]
+    def failed(self, ask: Ask, clock_s: float) -> str:
+        """What is said of a request that the pipeline failed (``entrypoints/openai/api_server.py:2254`` and ``:2760``,
+        ``entrypoints/openai/video/generation/helpers.py:473``)."""
+        reason = "RuntimeError: the pipeline failed"
+        where, said = {
+            "/v1/videos/sync": ("api_server.py:2760", "Sync video generation failed for request_id=video_sync-0"),
+            "/v1/videos": ("helpers.py:473", "Video generation failed for id=video_gen_0"),
+        }.get(ask.path, ("api_server.py:2254", f"Image generation failed: {reason}"))
+        text = self.line(clock_s, where, f"{said}: {reason}", level="ERROR")
+        return text + (self.access(ask.endpoint, 500) if ask.synchronous else "")
 
     def interleave(self, line: str, rank: int, clock_s: float) -> str:
         """Spoil a stage line the way two writers do: another worker's prefix lands in its middle."""
-        cut = line.index("profiler.py:29]")
+        cut = line.index("profiler.py:32]")
         return f"{line[:cut]}{self.workers[rank]} INFO {self.stamp(clock_s)} {line[cut:]}"
 
     # -- how a server dies --------------------------------------------------------------------------------------
@@ -141,16 +163,41 @@ class Grammar:
             f"{worker} {text}\n"
         )
 
-    def engine_dead(self, clock_s: float, text: str) -> str:
-        """The main process gives up."""
-        return self.line(clock_s, "launcher.py:96", f"Engine core failed: {text}", level="ERROR") + self.line(
-            clock_s, "launcher.py:110", "Shutting down"
+    def engine_dead(self, clock_s: float) -> str:
+        """The main process gives up (``diffusion/inline_stage_diffusion_client.py:97``, uvicorn)."""
+        text = "[InlineStageDiffusionClient] stage-0 [rep-0] diffusion executor died unexpectedly."
+        return self.line(clock_s, "inline_stage_diffusion_client.py:97", text, level="ERROR") + self.plain(
+            "INFO:     Shutting down"
         )
 
-    def bind_failure(self, clock_s: float, number: int, address: str, reason: str) -> str:
-        """The server cannot listen."""
-        text = f"[Errno {number}] error while attempting to bind on address {address}: {reason}"
-        return self.line(clock_s, "launcher.py:52", text, level="ERROR")
+    def rank_died(self, clock_s: float, rank: int, signal_number: int) -> str:
+        """The monitor's line about a worker that is gone (``diffusion/executor/multiproc_executor.py:468-482``)."""
+        how = f"exitcode=-{signal_number}, {Signals(signal_number).name}" if signal_number else "exitcode=1"
+        text = f"Diffusion worker(s) died unexpectedly: ['DiffusionWorker-{rank}({how})']"
+        return self.line(clock_s, "multiproc_executor.py:479", text, level="ERROR") + self.engine_dead(clock_s)
+
+    def never_ready(self, clock_s: float, rank: int, exit_code: int) -> str:
+        """The lines about a worker that is gone before it was ready (``multiproc_executor.py:420-422``)."""
+        where, said = "multiproc_executor.py", "scheduler is dead. Please check if there are relevant logs."
+        return self.line(clock_s, f"{where}:420", f"Rank {rank} {said}", level="ERROR") + self.line(
+            clock_s, f"{where}:422", f"Exit code: {exit_code}", level="ERROR"
+        )
+
+    def stopping(self, clock_s: float) -> str:
+        """A clean stop: uvicorn's lines, and each worker's (``diffusion/worker/diffusion_worker.py:1575``, ``:1597``,
+        ``:1665``)."""
+        where = "diffusion_worker.py"
+        text = self.plain("INFO:     Shutting down") + self.plain("INFO:     Waiting for application shutdown.")
+        text += self.plain("INFO:     Application shutdown complete.")
+        for rank in range(0 if self.inline else self.split.world):
+            text += self.worker_line(rank, clock_s, f"{where}:1575", f"Worker {rank}: Received shutdown message")
+            text += self.worker_line(rank, clock_s, f"{where}:1597", "event loop terminated.")
+            text += self.worker_line(rank, clock_s, f"{where}:1665", f"Worker {rank}: Shutdown complete.")
+        return text
+
+    def bind_failure(self) -> str:
+        """The server cannot listen: the end of the traceback of ``socket.bind`` (vllm's ``create_server_socket``)."""
+        return f"{self.api} OSError: [Errno 98] Address already in use\n"
 
     def communicator_failure(self, clock_s: float) -> str:
         """The collective library cannot set up a communicator: the vendor's own three lines, of the last rank."""
@@ -178,8 +225,3 @@ def out_of_memory(card: int, total_mb: int, used_mb: float, wanted_mb: float) ->
         f"(NPU {card}; {total_mb / 1024:.2f} GiB total capacity; {used_mb / 1024:.2f} GiB already allocated; "
         f"{free / 1024:.2f} GiB free)"
     )
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes:02d}:{rest:02d}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"

@@ -1,8 +1,10 @@
-"""The serving protocol over HTTP: health, synchronous and asynchronous videos, images, profiling.
+"""The serving protocol over HTTP as vllm-omni 0.30.0 has it: health, videos at once or as jobs, images, profiling.
 
-An answer tells the device memory at its peak where vllm-omni 0.30.0 does: ``X-Peak-Memory-MB`` of a synchronous video
-(``entrypoints/openai/api_server.py:2777``), ``peak_memory_mb`` of a job (``protocol/videos.py:425``) and in an image's
-metrics (``api_server.py:1994``).
+Of ``entrypoints/openai/``: an answer tells what the first rank spent. A video's headers ``X-Stage-Durations``,
+``X-Peak-Memory-MB``, ``X-Inference-Time-S``, ``X-Request-Id`` and ``X-Model`` (``api_server.py:2767-2778``), a job's
+``stage_durations``, ``peak_memory_mb`` and ``inference_time_s`` (``video/generation/helpers.py:434-445``), an image's
+``metrics`` (``api_server.py:1985-1995``). Times are virtual seconds. The port is bound at once and listens when the
+model is loaded (``api_server.py:242``).
 """
 
 from __future__ import annotations
@@ -12,22 +14,22 @@ import json
 import re
 import socketserver
 import threading
+import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
-from virtualhost.server.exchange import Ask, Outcome
-
-_Number = TypeVar("_Number", int, float)
+from virtualhost.server.exchange import Ask, Outcome, read_ask
 
 
 class Engine(Protocol):
     """What the protocol needs of the server behind it."""
 
-    ready: bool
     profiling: bool
+    served: str
 
     def generate(self, ask: Ask) -> Outcome | None:
         """Serve a request; None when the server ended while it ran."""
@@ -35,8 +37,8 @@ class Engine(Protocol):
     def peak_memory_mb(self) -> float:
         """Device memory of the first rank at its peak, in units of 2^20 bytes."""
 
-    def log(self, text: str) -> None:
-        """Write to the server's log."""
+    def access(self, endpoint: str, status: int) -> None:
+        """Write a line of the access log."""
 
     def start_profile(self) -> bool:
         """Capture a step of the next request; False: the profiler failed."""
@@ -47,11 +49,14 @@ class Engine(Protocol):
 
 @dataclass
 class Job:
-    """An asynchronous video."""
+    """An asynchronous video, with what its answers tell once it is done."""
 
     id: str
+    prompt: str
+    size: str
     status: str = "queued"
     content: bytes = b""
+    told: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Api(ThreadingHTTPServer):
@@ -63,7 +68,16 @@ class Api(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], engine: Engine) -> None:
         self.engine = engine
         self.jobs: dict[str, Job] = {}
-        super().__init__(address, _Handler)
+        super().__init__(address, _Handler, bind_and_activate=False)
+        try:
+            self.server_bind()
+        except OSError:
+            self.server_close()
+            raise
+
+    def listen(self) -> None:
+        """Take connections from now on."""
+        self.server_activate()
 
     def server_bind(self) -> None:
         # the inherited method asks the name service for a host name, which may take seconds
@@ -82,52 +96,57 @@ class _Handler(BaseHTTPRequestHandler):
         """The session writes its own access lines."""
 
     def do_GET(self) -> None:
-        engine = self.server.engine
         if self.path == "/health":
-            self._reply(200 if engine.ready else 503, b"")
+            self._json(200, {"status": "healthy"})
         elif self.path == "/v1/models":
-            self._json(200, {"object": "list", "data": [{"id": "virtual", "object": "model"}]})
+            self._json(200, {"object": "list", "data": [{"id": self.server.engine.served, "object": "model"}]})
         elif match := re.fullmatch(r"/v1/videos/([\w-]+)(/content)?", self.path):
             self._video(match[1], content=bool(match[2]))
         else:
-            self._json(404, {"detail": "Not Found"})
+            self._refuse(404, "Not Found")
 
     def do_POST(self) -> None:
-        engine = self.server.engine
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if not engine.ready:
-            self._json(503, {"detail": "the engine is starting"})
-        elif self.path in ("/v1/videos/sync", "/v1/videos", "/v1/images/generations"):
+        if self.path in ("/v1/videos/sync", "/v1/videos", "/v1/images/generations"):
             try:
-                ask = _ask(self.path, self.headers.get("Content-Type", ""), body)
+                ask = read_ask(self.path, self.headers.get("Content-Type", ""), body, self.server.engine.served)
             except ValueError as error:
-                self._json(400, {"error": {"message": str(error), "type": "BadRequestError", "code": 400}})
+                self._refuse(400, str(error))
                 return
             self._asynchronous(ask) if self.path == "/v1/videos" else self._synchronous(ask)
-        elif self.path in ("/start_profile", "/stop_profile") and engine.profiling:
+        elif self.path in ("/start_profile", "/stop_profile") and self.server.engine.profiling:
             self._profile(start=self.path == "/start_profile")
         else:
-            self._json(404, {"detail": "Not Found"})
+            self._refuse(404, "Not Found")
 
     def _synchronous(self, ask: Ask) -> None:
-        outcome = self.server.engine.generate(ask)
+        engine = self.server.engine
+        outcome = engine.generate(ask)
         if outcome is None or outcome.response in ("lost", "none"):
             self.close_connection = True  # the client never gets an answer
         elif outcome.response == "error":
-            self._json(500, {"error": {"message": "generation failed", "type": "InternalServerError", "code": 500}})
+            self._refuse(500, "generation failed", logged=True)
         elif ask.kind == "image":
-            data = [{"b64_json": base64.b64encode(outcome.content).decode()}]
-            metrics = {"stage_durations": None, "peak_memory_mb": self.server.engine.peak_memory_mb()}
-            self._json(200, {"created": 0, "data": data, "metrics": metrics})
+            data = [{"b64_json": base64.b64encode(outcome.content).decode(), "url": None, "revised_prompt": None}]
+            metrics = {"stage_durations": dict(outcome.durations), "peak_memory_mb": engine.peak_memory_mb()}
+            size = f"{ask.width}x{ask.height}"
+            answer = {"created": int(time.time()), "data": data, "output_format": "png", "size": size}
+            self._json(200, {**answer, "cot_output": None, "metrics": metrics}, logged=True)
         else:
-            peak = {"X-Peak-Memory-MB": f"{self.server.engine.peak_memory_mb():.3f}"}
-            self._reply(200, outcome.content, "video/mp4", peak)
+            headers = {
+                "X-Request-Id": f"video_sync-{uuid.uuid4().hex}",
+                "X-Model": engine.served,
+                "X-Inference-Time-S": f"{outcome.virtual_s:.3f}",
+                "X-Stage-Durations": json.dumps(dict(outcome.durations), separators=(",", ":")),
+                "X-Peak-Memory-MB": f"{engine.peak_memory_mb():.3f}",
+            }
+            self._reply(200, outcome.content, "video/mp4", headers, logged=True)
 
     def _asynchronous(self, ask: Ask) -> None:
-        job = Job(f"video_{uuid.uuid4().hex}")
+        job = Job(f"video_gen_{uuid.uuid4().hex}", ask.prompt, f"{ask.width}x{ask.height}")
         self.server.jobs[job.id] = job
+        self._json(200, self._told(job))
         threading.Thread(target=self._work, args=(job, ask), daemon=True).start()
-        self._json(200, {"id": job.id, "object": "video", "status": job.status, "progress": 0})
 
     def _work(self, job: Job, ask: Ask) -> None:
         job.status = "in_progress"
@@ -135,95 +154,82 @@ class _Handler(BaseHTTPRequestHandler):
         if outcome is not None and outcome.response == "lost":
             return  # the job is done, but its end is never told
         job.content = outcome.content if outcome is not None else b""
+        if outcome is not None and job.content:
+            peak_mb = self.server.engine.peak_memory_mb()
+            job.told = {
+                "inference_time_s": outcome.virtual_s,
+                "stage_durations": dict(outcome.durations),
+                "peak_memory_mb": peak_mb,
+            }
         job.status = "completed" if job.content else "failed"
 
+    def _told(self, job: Job) -> dict[str, Any]:
+        """A job as ``VideoResponse`` (``protocol/videos.py:370-430``)."""
+        done, failed = job.status == "completed", job.status == "failed"
+        error = {"code": 500, "message": "generation failed"} if failed else None
+        return {
+            "id": job.id,
+            "object": "video",
+            "model": self.server.engine.served,
+            "prompt": job.prompt,
+            "status": job.status,
+            "size": job.size,
+            "progress": 100 * done,
+            "error": error,
+            "media_type": "video/mp4",
+            "file_name": f"{job.id}.mp4" if done else None,
+            "metrics": None,
+            "inference_time_s": None,
+            "stage_durations": {},
+            "peak_memory_mb": 0.0,
+            **job.told,
+        }
+
     def _video(self, job_id: str, *, content: bool) -> None:
+        """A job's state; a failed one is answered with its own status (``api_server.py:2835-2843``, ``:2930-2944``)."""
         job = self.server.jobs.get(job_id)
-        if job is None or (content and job.status != "completed"):
-            self._json(404, {"detail": f"no video {job_id}"})
-        elif content:
-            self._reply(200, job.content, "video/mp4")
+        if job is None:
+            self._refuse(404, "Video not found")
+        elif not content:
+            self._json(500 if job.status == "failed" else 200, self._told(job))
+        elif job.status == "failed":
+            self._refuse(422, "Video generation failed. Check job status for error details.")
+        elif job.status != "completed":
+            self._refuse(404, "Generation is still in-progress")
         else:
-            error = {"message": "generation failed"} if job.status == "failed" else None
-            done = job.status == "completed"
-            answer = {"id": job.id, "object": "video", "status": job.status, "progress": 100 * done, "error": error}
-            self._json(200, {**answer, "peak_memory_mb": self.server.engine.peak_memory_mb() if done else 0.0})
+            self._reply(200, job.content, "video/mp4")
 
     def _profile(self, *, start: bool) -> None:
         if not start:
             self.server.engine.stop_profile()
-            self._reply(200, b"")
-        elif self.server.engine.start_profile():
-            self._reply(200, b"")
-        else:
-            self._json(500, {"detail": "the profiler could not be started"})
+        elif not self.server.engine.start_profile():
+            self._refuse(500, "Failed to start profiler: Could not start profiler")
+            return
+        self._json(200, {"status": "SUCCESS"})
 
-    def _json(self, status: int, value: dict[str, Any]) -> None:
-        self._reply(status, json.dumps(value).encode(), "application/json")
+    def _refuse(self, status: int, message: str, *, logged: bool = False) -> None:
+        """Answer with vLLM's error object."""
+        kind = HTTPStatus(status).phrase.replace(" ", "") + ("Error" if status == 400 else "")
+        error = {"message": message, "type": kind, "param": None, "code": status}
+        self._json(status, {"error": error}, logged=logged)
 
-    def _reply(self, status: int, body: bytes, kind: str = "text/plain", more: Mapping[str, str] | None = None) -> None:
+    def _json(self, status: int, value: dict[str, Any], *, logged: bool = False) -> None:
+        self._reply(status, json.dumps(value).encode(), "application/json", logged=logged)
+
+    def _reply(
+        self,
+        status: int,
+        body: bytes,
+        kind: str,
+        more: Mapping[str, str] | None = None,
+        *,
+        logged: bool = False,
+    ) -> None:
+        """Answer; ``logged``: the request's own log holds its access line already."""
+        if not logged:
+            self.server.engine.access(f"{self.command} {self.path}", status)
         self.send_response(status)
         for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **(more or {})}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
-
-
-def _ask(path: str, kind: str, body: bytes) -> Ask:
-    """Read the fields of a request. Raises ValueError naming the field that is missing or wrong."""
-    fields = _multipart(kind, body) if kind.startswith("multipart/form-data") else _json_fields(body)
-    if not fields.get("prompt"):
-        raise ValueError("prompt: field required")
-    default = Ask(50, f"POST {path}")
-    width, height = default.width, default.height
-    if "size" in fields:
-        sizes = re.fullmatch(r"(\d+)x(\d+)", str(fields["size"]))
-        if sizes is None:
-            raise ValueError(f"size: {fields['size']!r} is not WIDTHxHEIGHT")
-        width, height = int(sizes[1]), int(sizes[2])
-    return Ask(
-        steps=_number(fields, "num_inference_steps", default.steps, least=1),
-        endpoint=default.endpoint,
-        seed=_number(fields, "seed", default.seed),
-        guidance=_number(fields, "guidance_scale", default.guidance),
-        width=_number(fields, "width", width, least=1),
-        height=_number(fields, "height", height, least=1),
-        frames=_number(fields, "num_frames", default.frames, least=1),
-        fps=_number(fields, "fps", default.fps, least=1),
-        prompt=str(fields["prompt"]),
-    )
-
-
-def _number(fields: dict[str, Any], name: str, default: _Number, *, least: float | None = None) -> _Number:
-    if name not in fields or fields[name] in ("", None):
-        return default
-    try:
-        value = type(default)(fields[name])
-    except (TypeError, ValueError):
-        raise ValueError(f"{name}: {fields[name]!r} is not a number") from None
-    if least is not None and value < least:
-        raise ValueError(f"{name}: {value} is below {least}")
-    return value
-
-
-def _json_fields(body: bytes) -> dict[str, Any]:
-    try:
-        fields = json.loads(body or b"{}")
-    except ValueError:
-        raise ValueError("the body is not JSON") from None
-    if not isinstance(fields, dict):
-        raise ValueError("the body is not a JSON object")
-    return fields
-
-
-def _multipart(kind: str, body: bytes) -> dict[str, Any]:
-    match = re.search(r'boundary="?([^";]+)"?', kind)
-    if match is None:
-        raise ValueError("multipart/form-data without a boundary")
-    fields: dict[str, Any] = {}
-    for part in body.split(b"--" + match[1].encode())[1:-1]:
-        head, _, value = part.strip(b"\r\n").partition(b"\r\n\r\n")
-        name = re.search(rb'name="([^"]*)"', head)
-        if name is not None:
-            fields[name[1].decode(errors="replace")] = value.decode(errors="replace")
-    return fields

@@ -7,7 +7,6 @@ shows. The main thread handles signals and children; requests run in the HTTP se
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import signal
 import sys
@@ -40,11 +39,11 @@ class Server:
     def __init__(self, launch: Launch, scenario: Scenario, state: HostState) -> None:
         self.launch, self.scenario, self.state = launch, scenario, state
         self.session = ServingSession(
-            scenario, launch.split, launch.cards, state, port=launch.port, stage_lines=launch.stage_lines
+            scenario, launch.split, launch.cards, state, port=launch.port, options=launch.options
         )
-        self.ready = False
+        self.served = launch.served
         self.profiling = launch.profile_dir is not None
-        self._armed = False
+        self._armed, self._ready = False, False
         self._ending = threading.Event()
         self._engine = threading.Lock()
         self._exit_code = 0
@@ -58,13 +57,18 @@ class Server:
         """Start, serve until a signal or a fault ends it, stop. Returns the exit status."""
         try:
             api = Api((self.launch.host, self.launch.port), self)
-        except OSError as error:
-            return self._cannot_bind(error)
+        except OSError:
+            return self._cannot_bind()
         self._fork_ranks(api.fileno())
         self._register()
-        threading.Thread(target=api.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         try:
             self._start()
+            try:
+                api.listen()
+            except OSError:  # two servers may bind a port before either listens
+                self._exit_code = self._cannot_bind()
+                raise _GoneError from None
+            threading.Thread(target=api.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
             self._serve()
         except _GoneError:
             pass
@@ -76,7 +80,7 @@ class Server:
         outcome = self.session.startup()
         self._play(outcome)
         self._settle(outcome)
-        self.ready = True
+        self._ready = True
 
     def _serve(self) -> None:
         """Wait for signals; returns after a clean stop."""
@@ -108,7 +112,7 @@ class Server:
 
     def _close(self) -> None:
         """Let the ranks go, wait for them, and take the job off the books: from here on the death is a clean one."""
-        self.ready = False
+        self._ready = False
         self._ending.set()
         os.close(self._lifeline)
         for pid in self._pids:
@@ -116,30 +120,33 @@ class Server:
                 os.waitpid(pid, 0)
         self.state.unregister(os.getpid())
 
-    def _cannot_bind(self, error: OSError) -> int:
-        reason = "address already in use" if error.errno == errno.EADDRINUSE else str(error.strerror).lower()
-        address = f"('{self.launch.host}', {self.launch.port})"
-        self.log(self.session.grammar.bind_failure(self.session.clock_s, error.errno or 0, address, reason))
+    def _cannot_bind(self) -> int:
+        self.log(self.session.grammar.bind_failure())
         return 1
 
     # -- ranks ----------------------------------------------------------------------------------------------------
 
     def _fork_ranks(self, listening: int) -> None:
-        """One child per rank; a pipe that only this process holds open tells them when it is gone."""
+        """One child per rank; a pipe that only this process holds open tells them when it is gone. One card's worker is
+        this process itself."""
         read_end, self._lifeline = os.pipe()
+        if self.launch.options.inline and self.session.split.world == 1:
+            os.close(read_end)
+            self.session.adopt([os.getpid()], os.getpid())
+            return
         for _ in range(self.session.split.world):
             pid = os.fork()
             if pid == 0:
                 _be_a_rank(read_end, (self._lifeline, listening))
             self._pids.append(pid)
         os.close(read_end)
-        self.session.adopt(self._pids)
+        self.session.adopt(self._pids, os.getpid())
 
     def _register(self) -> None:
         memory_mb = self.session.memory_mb()
         ranks = tuple(
             RankProcess(pid, process_start(pid) or 0, card, memory_mb)
-            for pid, card in zip(self._pids, self.launch.cards, strict=False)
+            for pid, card in zip(self.session.pids, self.launch.cards, strict=False)
         )
         pid = os.getpid()
         job = Job(
@@ -165,7 +172,7 @@ class Server:
 
     def _collectives_run(self) -> bool:
         """Whether a kill damages the driver's state: not of a single card, and not while weights are loading."""
-        return self.ready and self.scenario.residue.after_sigkill and len(self.launch.cards) > 1
+        return self._ready and self.scenario.residue.after_sigkill and len(self.launch.cards) > 1
 
     # -- what the protocol calls ----------------------------------------------------------------------------------
 
@@ -181,6 +188,10 @@ class Server:
             except _GoneError:
                 return None
             return outcome
+
+    def access(self, endpoint: str, status: int) -> None:
+        """Write a line of the access log."""
+        self.log(self.session.grammar.access(endpoint, status))
 
     def peak_memory_mb(self) -> float:
         """Device memory of the first rank at its peak."""
@@ -244,7 +255,7 @@ class Server:
         if outcome.end == "sigkill":
             os.kill(os.getpid(), signal.SIGKILL)
         if outcome.end == "rank_killed":
-            os.kill(self._pids[outcome.rank], signal.SIGKILL)
+            os.kill(self.session.pids[outcome.rank], signal.SIGKILL)
         if outcome.end == "exit":
             self._exit_code = 1
             self._ending.set()

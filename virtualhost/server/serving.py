@@ -18,25 +18,30 @@ from dataclasses import replace
 from virtualhost.host.faults import Fault, FaultPlan
 from virtualhost.host.live import LiveHost
 from virtualhost.host.scenario import Scenario
-from virtualhost.host.split import Split, memory, refusal
+from virtualhost.host.split import Split, refusal
 from virtualhost.host.state import HostState
-from virtualhost.server.exchange import Ask, Chunk, Outcome, access_line, parse_split, picture
+from virtualhost.server import startup_log
+from virtualhost.server.exchange import Ask, Chunk, Outcome, cut, picture
 from virtualhost.server.grammar import Grammar, out_of_memory
+from virtualhost.server.in_effect import InEffect
 from virtualhost.server.pace import Pace
 from virtualhost.server.picture import Picture
+from virtualhost.server.pipelines import Options
+from virtualhost.server.request_log import RequestLog, Spent
 from virtualhost.step.steptable import captured
-from virtualhost.step.timeline import StepTimeline, simulate_step
+from virtualhost.step.timeline import StepTimeline
 
 _BREAKS = ("crash", "hang", "oom", "killed", "rank_killed")
 _ENDS = {"crash": "exit", "oom": "exit", "comm_init": "exit", "port_in_use": "exit", "hang": "hang"}
+_WARM_STEP_S = 0.35  # of 512 × 512, mostly first uses of memory and kernels
 _ENDS |= {"killed": "sigkill", "rank_killed": "rank_killed"}
 
 
 class ServingSession:
     """A server with one form on one group of cards.
 
-    ``pids`` are the rank processes' (default: made-up ones), ``stage_lines`` whether the pipeline profiler was asked
-    for. Starting a session counts in ``state``; :meth:`shutdown` counts its clean end.
+    ``pids`` are the rank processes' (default: made-up ones), ``options`` what else the command line asks for. Starting
+    a session counts in ``state``; :meth:`shutdown` counts its clean end.
     """
 
     def __init__(
@@ -48,81 +53,107 @@ class ServingSession:
         *,
         port: int = 8123,
         pids: Sequence[int] = (),
-        stage_lines: bool = True,
+        options: Options | None = None,
     ) -> None:
         self.scenario, self.asked, self.cards = scenario, split, tuple(cards)
+        self.options = options or Options()
         self.state = state or HostState(None)
         self.port = port
         self.numbers = self.state.begin_session(self.cards, split.name)
         self.plan = FaultPlan(scenario.faults, self.state, self.numbers, split.name, self.cards)
-        self.split = self._effective_split()
-        self._dead_offload = self.plan.whole_session("dead_offload")
-        chunks = 1 if self.plan.whole_session("dead_masking") else self.split.mask_chunks
-        offload = "" if self._dead_offload else self.split.offload
-        self._at_work = replace(self.split, mask_chunks=chunks, offload=offload)  # whose step is computed
+        self._form = InEffect(scenario, split, self.cards, self.state, self.plan, self.options)
+        self.split, self.pipeline = self._form.split, self._form.pipeline
         self.adopt(pids or range(237, 237 + self.split.world))
         self.clock_s = self.state.snapshot().clock_s + 30.0
         self.requests = 0
-        self._stage_lines = stage_lines and scenario.log.stage_lines
-        self._log_cut = False
+        self._log_cut, self._serving = False, False
         self._captured: StepTimeline | None = None
         repeat = self.numbers.form_finished if scenario.timing.windows_differ else 0
         self._seed = f"{scenario.seed}|{self.cards}|{split.name}|{repeat}"
         self._pace = Pace(scenario, self.plan, self.split, self._seed)
 
-    def adopt(self, pids: Sequence[int]) -> None:
-        """Take these processes as the ranks; the log names them."""
+    def adopt(self, pids: Sequence[int], server: int = 0) -> None:
+        """Take these processes as the ranks, and ``server`` as the API server's; the log names them."""
         self.pids = tuple(pids)
-        self.grammar = Grammar(self.scenario.log, self.scenario.serving.epoch, self.split, self.pids)
-
-    # -- the form that is really in effect ------------------------------------------------------------------------
-
-    def _effective_split(self) -> Split:
-        fault = self.plan.whole_session("not_applied")
-        return parse_split(fault.applied) if fault else self.asked
+        style, inline = self.scenario.log, self.options.inline and self.split.world == 1
+        self.grammar = Grammar(style, self.scenario.serving.epoch, self.split, self.pids, server=server, inline=inline)
+        self._log = RequestLog(
+            self.grammar,
+            self.pipeline,
+            self.options.stage_lines and style.stage_lines,
+            stepwise=self.options.stepwise,
+            per_step=style.per_step,
+            bar=style.progress_bar,
+            branches=self.scenario.dit.guidance_branches,
+        )
 
     @property
     def timeline(self) -> StepTimeline:
-        """One steady denoise step of the form in effect, with the links as they were when it was first asked for."""
-        if not hasattr(self, "_timeline"):
-            model = self.scenario.host_model(LiveHost(self.scenario, self.state).links())
-            if fault := self.plan.whole_session("alltoallv"):
-                model = replace(model, behaviour=replace(model.behaviour, uneven_alltoall=max(fault.factor, 1.01)))
-            self._timeline = simulate_step(model, self._at_work, self.cards[: self.split.world])
-        return self._timeline
+        """One steady denoise step of the form in effect, with guidance."""
+        return self._form.timeline()
 
     def memory_mb(self) -> int:
         """Device memory of one rank while it serves."""
-        return round(memory(self.scenario.dit, self._at_work).card_gb * 1e9 / 2**20)
+        return self._form.memory_mb
 
     # -- start ----------------------------------------------------------------------------------------------------
 
     def startup(self) -> Outcome:
-        """Start the server: group lines, loading, ready; or the fault or refusal that ends it."""
-        grammar, clock = self.grammar, self.clock_s
-        where = f"http://127.0.0.1:{self.port}"
-        first = grammar.line(clock, "serve.py:405", f"Starting vLLM-Omni API server on {where}", colour="32")
+        """Start the server: groups, loading, warm-up, ready; or the fault or refusal that ends it."""
+        grammar, clock, ready = self.grammar, self.clock_s, self.scenario.serving.startup_s
+        chunks = [Chunk(0.0, startup_log.first_line(grammar, clock, self.options.model))]
         early = self.plan.at_launch("start", *_BREAKS, "port_in_use")
         if early is not None:
-            return self._broken(early, [Chunk(0.0, first)], 1.0)
+            return self._broken(early, chunks, 1.0)
         reason = refusal(self.scenario.dit, self.asked)
         if reason is not None:
-            return self._ended([Chunk(0.0, first)], 1.0, "exit", grammar.crash(0, reason))
-        dead, layers = self._dead_offload, self.scenario.dit.layers
-        offload = grammar.offload(clock, layers) if dead is None or dead.logged else grammar.warning(clock, dead.text)
-        chunks = [Chunk(0.0, first), Chunk(0.2, grammar.groups(clock) + offload)]
+            return self._ended(chunks, 1.0, "exit", grammar.crash(0, reason))
+        chunks.append(Chunk(0.2, startup_log.group_lines(grammar, clock)))
+        chunks.append(Chunk(ready / 4, startup_log.split_lines(grammar, clock + ready / 4, self.pipeline)))
         fault = self.plan.at_launch("load", *_BREAKS, "comm_init")
         if fault is not None:
-            return self._broken(fault, chunks, self.scenario.serving.startup_s / 2)
+            return self._broken(fault, chunks, ready / 2)
         if outcome := self._does_not_fit(chunks):
             return outcome
-        ready = self.scenario.serving.startup_s
-        chunks.append(Chunk(ready, grammar.line(clock + ready, "api_server.py:97", "Application startup complete.")))
-        return self._advance(chunks, ready)
+        chunks += [Chunk(ready * 0.8, self._loaded(clock + ready * 0.8)), *self._warm_up(ready)]
+        serving = startup_log.serving_lines(grammar, clock + ready, self.options, self.port)
+        self._serving = True
+        return self._advance([*chunks, Chunk(ready, serving)], ready)
+
+    def _loaded(self, clock_s: float) -> str:
+        """What the workers say once the weights are there."""
+        grammar, options, pipeline = self.grammar, self.options, self.pipeline
+        text = startup_log.profiler_lines(grammar, clock_s, pipeline) if self._log.stage_lines else ""
+        weights_gib = self._form.memory.weights_gb * 1e9 / 2**30
+        text += startup_log.loaded_lines(grammar, clock_s, weights_gib, self.scenario.serving.startup_s * 0.55)
+        dead = self._form.dead_offload
+        if dead is None or dead.logged:
+            text += startup_log.offload_text(grammar, clock_s, self.scenario.dit.layers)
+        else:
+            text += startup_log.refused_offload(grammar, clock_s, dead.text)
+        text += "" if options.eager else startup_log.uncompiled_lines(grammar, clock_s)
+        text += startup_log.cache_lines(grammar, clock_s, pipeline, options.cache)
+        text += startup_log.initialized_lines(grammar, clock_s)
+        return text + startup_log.engine_lines(
+            grammar, clock_s, stepwise=options.stepwise, warm=bool(pipeline.warm_frames)
+        )
+
+    def _warm_up(self, ready_s: float) -> list[Chunk]:
+        """The engine's own request before it serves: two steps of 512 × 512 without guidance, which end with the start
+        (``diffusion/diffusion_engine.py:1407-1428``)."""
+        if not self.pipeline.warm_frames:
+            return []
+        timing = self.scenario.timing
+        spent = Spent((timing.encode_s,), (_WARM_STEP_S,) * 2, timing.decode_s / 10, timing.overhead_s)
+        begins_s = ready_s - spent.total_s
+        ask = Ask(2, guidance=0.0, width=512, height=512, frames=self.pipeline.warm_frames)
+        lines = self._log.chunks(self.clock_s + begins_s, [spent] * self.split.world)
+        said = [self._log.guidance(ask, self.clock_s + begins_s, first=False), *lines]
+        return [Chunk(begins_s + at_s, text) for at_s, text in said]
 
     def _does_not_fit(self, chunks: list[Chunk]) -> Outcome | None:
         """The form's own memory: too much for a card is the device's error, too much for the host a killed rank."""
-        need, late = memory(self.scenario.dit, self._at_work), self.scenario.serving.startup_s / 2
+        need, late = self._form.memory, self.scenario.serving.startup_s / 2
         if need.host_gb * self.split.world > self.scenario.serving.host_memory_gb:
             return self._ended(chunks, late, "rank_killed", "")
         host, need_mb = LiveHost(self.scenario, self.state), self.memory_mb()
@@ -140,48 +171,53 @@ class ServingSession:
         ask = steps if isinstance(steps, Ask) else Ask(steps)
         self.requests += 1
         self.state.count_request()
-        number, grammar = self.requests, self.grammar
+        number = self.requests
         if jump := self.plan.in_request(number, "clock_jump"):
             self.clock_s += jump.seconds
-        name = "Video" if ask.kind == "video" else "Image"
-        params = f"{name} sampling params: steps={ask.steps} guidance={ask.guidance} guidance_2=None seed={ask.seed}"
-        chunks = [Chunk(0.0, grammar.line(self.clock_s, f"serving_{ask.kind}.py:133", params))]
+        chunks = [Chunk(0.0, self.grammar.asked(ask, self.clock_s))]
         if self.plan.in_request(number, "error_response"):
             return self._refused(ask, chunks)
         rng = random.Random(f"{self._seed}|{number}")
+        guided = self.pipeline.guided(ask)
         encode_s = self.scenario.timing.encode_s * rng.uniform(0.99, 1.035)
-        plain_s = self.timeline.step_ns / 1e9 * LiveHost(self.scenario, self.state).slowdown(self.cards)
+        plain = self._form.timeline(guided=guided)
+        plain_s = plain.step_ns / 1e9 * LiveHost(self.scenario, self.state).slowdown(self.cards)
         steps_s = self._pace.step_times(plain_s, ask.steps, number, self.clock_s + encode_s, rng)
         if profiled:
-            steps_s = self._capture(steps_s, min(profile_step, len(steps_s) - 1))
-        chunks += self._progress(steps_s, encode_s)
-        fault = self.plan.in_request(number, *_BREAKS)
-        if fault is not None:
+            steps_s = self._capture(plain, steps_s, min(profile_step, len(steps_s) - 1))
+        texts = 2 if guided else 1
+        jitter = self.scenario.timing.decode_jitter_pct / 200
+        decode_s = self.scenario.timing.decode_s * rng.uniform(1 - jitter, 1 + jitter)
+        spent = Spent((encode_s / texts,) * texts, tuple(steps_s), decode_s, self.scenario.timing.overhead_s)
+        chunks.append(self._log.guidance(ask, self.clock_s, first=number == 1))
+        ranks, lines = self._lines(spent, rng)
+        if fault := self.plan.in_request(number, *_BREAKS):
             done = min((fault.step or 1) - 1, len(steps_s))
-            return self._broken(fault, chunks[: 2 + done], encode_s + sum(steps_s[: done + 1]))
-        return self._finish(ask, chunks, encode_s, steps_s, rng)
+            reached_s = encode_s + sum(ranks[0].steps_s[:done])
+            drawn = [
+                chunk
+                for chunk in lines
+                if chunk.at_s <= reached_s + 1e-9 and (self.options.stepwise or ".diffuse" not in chunk.text)
+            ]
+            return self._broken(fault, chunks + drawn, encode_s + sum(steps_s[: done + 1]))
+        return self._finish(ask, chunks + lines, spent.total_s, self._log.durations(ranks[0]))
 
-    def _finish(
-        self, ask: Ask, chunks: list[Chunk], encode_s: float, steps_s: list[float], rng: random.Random
-    ) -> Outcome:
-        timing, number = self.scenario.timing, self.requests
-        jitter = timing.decode_jitter_pct / 200
-        decode_s = timing.decode_s * rng.uniform(1 - jitter, 1 + jitter)
-        took = encode_s + sum(steps_s) + decode_s + timing.overhead_s
-        end_s = self.clock_s + took
-        if self._stage_lines:
-            chunks.append(Chunk(took, self._stage_text(end_s, encode_s, steps_s, decode_s, rng)))
+    def _finish(self, ask: Ask, chunks: list[Chunk], took: float, durations: dict[str, float]) -> Outcome:
+        number, end_s = self.requests, self.clock_s + took
         lost = self.plan.in_request(number, "lost_response") is not None
-        chunks.append(Chunk(took, self._access(ask, end_s, lost=lost)))
-        if cut := self.plan.in_request(number, "truncated_log"):
-            chunks = self._cut_log(chunks, cut)
+        chunks = [Chunk(min(at_s, took), text) for at_s, text in chunks]
+        chunks.append(Chunk(took, self.grammar.answered(ask, end_s, lost=lost)))
+        if fault := self.plan.in_request(number, "truncated_log"):
+            chunks = cut(chunks, fault.factor if fault.factor < 1 else 0.6)
         wrong, black = (self.plan.in_request(number, kind) is not None for kind in ("wrong_output", "black_output"))
         made = picture(ask, self.split, wrong=wrong, black=black)
-        return self._advance(chunks, took, response="lost" if lost else "ok", picture=made)
+        outcome = self._advance(chunks, took, response="lost" if lost else "ok", picture=made)
+        self._log_cut = self._log_cut or fault is not None
+        return replace(outcome, durations=durations)
 
-    def _capture(self, steps_s: list[float], kept: int) -> list[float]:
+    def _capture(self, step: StepTimeline, steps_s: list[float], kept: int) -> list[float]:
         """Keep a step as the profiler sees it, and return the steps as long as the profiler makes them."""
-        plain = self.timeline.scaled(steps_s[kept] * 1e9 / self.timeline.step_ns)
+        plain = step.scaled(steps_s[kept] * 1e9 / step.step_ns)
         self._captured = captured(plain, self.scenario.serving.capture_inflation)
         stretch = self._captured.step_ns / plain.step_ns
         return [step * stretch for step in steps_s]
@@ -192,48 +228,22 @@ class ServingSession:
             self._captured = captured(self.timeline, self.scenario.serving.capture_inflation)
         return self._captured
 
-    def _progress(self, steps_s: list[float], encode_s: float) -> list[Chunk]:
-        """The progress bar's states, one chunk per step."""
-        total = len(steps_s)
-        if not self.scenario.log.progress_bar:
-            return [Chunk(encode_s, "")] * (total + 1)
-        bar, elapsed = self.grammar.bar, 0.0
-        chunks = [Chunk(encode_s, bar(0, total, 0.0))]
-        for index, step in enumerate(steps_s, 1):
-            elapsed += step
-            text = bar(index, total, elapsed) + ("\n" if index == total else "")
-            chunks.append(Chunk(encode_s + elapsed, text))
-        return chunks
-
-    def _stage_text(
-        self, end_s: float, encode_s: float, steps_s: list[float], decode_s: float, rng: random.Random
-    ) -> str:
-        """Stage lines of all ranks; ranks agree within a fraction of a millisecond unless one is a straggler."""
-        style, lines = self.scenario.log, []
-        stragglers = {rank: self.scenario.timing.stragglers.get(card, 1.0) for rank, card in enumerate(self.cards)}
+    def _lines(self, spent: Spent, rng: random.Random) -> tuple[list[Spent], list[Chunk]]:
+        """What each rank spent, and the bar and the stage lines of all; they agree within a fraction of a millisecond
+        unless one is a straggler."""
+        style = self.scenario.log
+        factors = {rank: self.scenario.timing.stragglers.get(card, 1.0) for rank, card in enumerate(self.cards)}
         if fault := self.plan.in_request(self.requests, "straggler"):
-            stragglers[fault.rank] = fault.factor
+            factors[fault.rank] = fault.factor
         spoiled = style.interleave_every and self.split.world > 1 and rng.randrange(style.interleave_every) == 0
+        ranks = []
         for rank in range(self.split.world):
-            factor, late = stragglers[rank], rng.uniform(0.0, 6e-4)
-            shown = [step * factor + late / len(steps_s) for step in steps_s]
-            diffuse = shown if style.per_step else [sum(shown)]
-            forward = encode_s + sum(shown) + decode_s + self.scenario.timing.overhead_s
-            block = self.grammar.stages(rank, end_s, encode_s, diffuse, decode_s, forward)
-            if spoiled and rank == 1:
-                block[1] = self.grammar.interleave(block[1], 0, end_s)
-            lines += block
-        return "".join(lines)
-
-    def _access(self, ask: Ask, end_s: float, *, lost: bool) -> str:
-        if lost:
-            text = "client disconnected before response was sent"
-            return self.grammar.line(end_s, "api_server.py:512", text, level="WARNING")
-        return access_line(ask.endpoint, 200) if ask.endpoint else ""
+            late = rng.uniform(0.0, 6e-4) / len(spent.steps_s)
+            ranks.append(replace(spent, steps_s=tuple(step * factors[rank] + late for step in spent.steps_s)))
+        return ranks, self._log.chunks(self.clock_s, ranks, spoiled=1 if spoiled else None)
 
     def _refused(self, ask: Ask, chunks: list[Chunk]) -> Outcome:
-        text = self.grammar.line(self.clock_s, "api_server.py:498", "Video generation failed", level="ERROR")
-        chunks.append(Chunk(0.1, text + access_line(ask.endpoint, 500)))
+        chunks.append(Chunk(0.1, self.grammar.failed(ask, self.clock_s)))
         return self._advance(chunks, 0.1, response="error")
 
     # -- stop and ends --------------------------------------------------------------------------------------------
@@ -241,17 +251,16 @@ class ServingSession:
     def shutdown(self, *, seconds: float | None = None, finished: bool = True) -> Outcome:
         """Stop cleanly, in ``seconds`` (default: the scenario's); counts as finished unless told otherwise."""
         took = self.scenario.serving.stop_s if seconds is None else seconds
-        outcome = self._advance([Chunk(0.0, self.grammar.line(self.clock_s, "launcher.py:110", "Shutting down"))], took)
+        outcome = self._advance([Chunk(0.0, self.grammar.stopping(self.clock_s))], took)
         if finished:
             self.state.finish_session(self.cards, self.asked.name, self.clock_s)
         return outcome
 
     def rank_died(self, rank: int, signal_number: int) -> Outcome:
         """What the main process logs when it finds a rank's process gone."""
-        pid = self.pids[rank]
-        worker = self.grammar.workers[rank % self.split.world]
-        text = f"Worker proc {worker} (pid {pid}) died unexpectedly with signal {signal_number}"
-        return self._ended([], 0.0, "exit", self.grammar.line(self.clock_s, "launcher.py:81", text, level="ERROR"))
+        died = self.grammar.rank_died if self._serving else self.grammar.never_ready
+        code = signal_number if self._serving else -signal_number or 1
+        return self._advance([Chunk(0.0, died(self.clock_s, rank, code))], 0.0, end="exit")
 
     def _broken(self, fault: Fault, chunks: list[Chunk], after_s: float) -> Outcome:
         """End a start or a request with a fault."""
@@ -265,22 +274,16 @@ class ServingSession:
                 rank, fault.text or out_of_memory(card, total, total * 0.97, total * 0.05)
             ),
             "comm_init": lambda: self.grammar.communicator_failure(self.clock_s + after_s),
-            "port_in_use": lambda: self.grammar.bind_failure(
-                self.clock_s + after_s, 98, f"('127.0.0.1', {self.port})", "address already in use"
-            ),
+            "port_in_use": self.grammar.bind_failure,
         }.get(fault.kind, str)()
         return self._ended(chunks, after_s, _ENDS[fault.kind], text, rank=rank)
 
     def _ended(self, chunks: list[Chunk], after_s: float, end: str, text: str, *, rank: int = 0) -> Outcome:
-        broken = "\n" if chunks and not chunks[-1].text.endswith("\n") and text else ""
-        last = self.grammar.engine_dead(self.clock_s + after_s, "a worker failed") if end == "exit" else ""
-        return self._advance([*chunks, Chunk(after_s, broken + text + last)], after_s, end=end, rank=rank)
-
-    def _cut_log(self, chunks: list[Chunk], fault: Fault) -> list[Chunk]:
-        whole = "".join(chunk.text for chunk in chunks)
-        self._log_cut = True
-        kept = whole[: int(len(whole) * (fault.factor if fault.factor < 1 else 0.6))]
-        return [Chunk(chunks[0].at_s, kept), Chunk(chunks[-1].at_s, "")]
+        if end == "exit" and not text.startswith(self.grammar.bind_failure()):
+            dead, late_s = self.grammar, self.clock_s + after_s
+            text += dead.engine_dead(late_s) if self._serving else dead.never_ready(late_s, rank, 1)
+        broken = "\n" if chunks and not chunks[-1].text.endswith("\n") and chunks[-1].text and text else ""
+        return self._advance([*chunks, Chunk(after_s, broken + text)], after_s, end=end, rank=rank)
 
     def _advance(
         self,
@@ -292,7 +295,7 @@ class ServingSession:
         picture: Picture | None = None,
         rank: int = 0,
     ) -> Outcome:
-        if self._log_cut and len(chunks) != 2:  # after the cut nothing reaches the log any more
+        if self._log_cut:  # after the cut nothing reaches the log any more
             chunks = [Chunk(chunk.at_s, "") for chunk in chunks]
         self.clock_s += virtual_s
         return Outcome(tuple(chunks), virtual_s, end, response, picture, rank)

@@ -24,6 +24,7 @@ class Layer:
         dit, rates, behaviour = model.dit, model.rates, model.behaviour
         self.sim, self.model, self.split = sim, model, split
         active = replace(split, usp=1) if behaviour.inactive_ulysses else split
+        active = replace(split, usp=1, ring=1, ag=1) if behaviour.inactive_sequence else active
         self.active = active
         self.chunks = mask_chunks(dit, active)
         self.tokens = local_tokens(dit, active)
@@ -126,13 +127,13 @@ class Layer:
             sim.wait(inputs or [])
             for size in sizes:
                 self.vector("Transpose", 2 * size)
-        if self.split.ag > 1:
+        if self.active.ag > 1:
             for _ in ("k", "v"):
                 inputs = self.allgather("ag", self.kv_bytes, "gather")
             sim.wait(inputs or [])
             for _ in ("k", "v"):
-                self.vector("ConcatD", 2 * self.kv_bytes * self.split.ag)
-        if self.split.ring > 1:
+                self.vector("ConcatD", 2 * self.kv_bytes * self.active.ag)
+        if self.active.ring > 1:
             self._ring_attention()
         else:
             self._attention(self.attention_ns, inputs)
@@ -148,9 +149,9 @@ class Layer:
     def _ring_attention(self) -> None:
         """Attend to one shard of K and V per turn while the next one arrives from the neighbour."""
         arrived = None
-        for turn in range(self.split.ring):
+        for turn in range(self.active.ring):
             inputs = arrived
-            if turn < self.split.ring - 1:
+            if turn < self.active.ring - 1:
                 ready = self.sim.mark() if inputs is None else inputs
                 arrived = self._collective("batchSendRecv", "ring", 2 * self.kv_bytes, "ring", ready)
             self._attention(self.attention_ns, inputs)
@@ -162,7 +163,7 @@ class Layer:
 
         One communicator's calls go out before another's: interleaving two communicators can hang the library.
         """
-        n, two = self.chunks, self.split.ag > 1
+        n, two = self.chunks, self.active.ag > 1
         after_all = two or self.model.behaviour.reverse_after_forward
         self.vector("Transpose", 2 * (self.q_bytes + 2 * self.kv_bytes))  # chunk index outermost, once
         packed = self.sim.mark()

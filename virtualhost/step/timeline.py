@@ -10,7 +10,7 @@ back relative to the clock, the layer is not simulated again but repeated, which
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -185,13 +185,13 @@ class _Step:
 
     def timeline(self) -> StepTimeline:
         sim, split = self.sim, self.split
-        branches = -(-self.model.dit.guidance_branches // split.cfg)  # dealt out in turn: cfg_parallel.py:182-330
         stages = [tuple(r for r in range(split.world) if split.place(r)["pp"] == k) for k in range(split.pp)]
-        for _ in range(branches):
-            for stage, ranks in enumerate(stages):
+        for turn in self._turns():
+            busy = [tuple(rank for rank in ranks if rank in turn) for ranks in stages]
+            for stage, ranks in enumerate(busy):
                 sim.active = ranks
                 if stage:
-                    self._handover(stages[stage - 1], ranks)
+                    self._handover(busy[stage - 1], ranks)
                 else:
                     self._edge(64)
                 self._layers(stage_layers(self.model.dit, split)[stage])
@@ -199,6 +199,14 @@ class _Step:
         return StepTimeline(
             self.model, split, self.cards, sim.groups, tuple(sim.ops), tuple(self.segments), self._stage_ns()
         )
+
+    def _turns(self) -> Iterator[set[int]]:
+        """The ranks that compute in each turn: the CFG group deals the branches out, the last turn may leave some idle
+        (vllm-omni 0.30, ``diffusion/distributed/cfg_parallel.py:182-330``)."""
+        every, alone = range(self.split.world), self.model.behaviour.inactive_guidance
+        branches = 1 if alone else self.model.dit.guidance_branches
+        for first in range(0, branches, self.split.cfg):
+            yield {rank for rank in every if alone or first + self.split.place(rank)["cfg"] < branches}
 
     def _stage_ns(self) -> tuple[int, ...]:
         ends = [0] * self.split.world
@@ -274,11 +282,11 @@ class _Step:
         sim, layer, split = self.sim, self.layer, self.split
         sim.active = stages[-1]
         self._edge(64)
-        if split.sequence_degree > 1:
+        if split.sequence_degree > 1 and not self.model.behaviour.inactive_sequence:
             degree = split.sequence_degree
             op = sim.op(Op("allGather", "hcom_allGather_", "HCCL", "sp", "allGather", "output"))
             sim.wait(sim.collective(op, "sp", self.latent_bytes * (degree - 1)))
-        if split.cfg > 1:
+        if split.cfg > 1 and not self.model.behaviour.inactive_guidance:
             sim.wait(layer.allgather("cfg", self.latent_bytes * split.sequence_degree, "guidance"))
         if split.pp > 1:
             sim.active = tuple(range(split.world))
