@@ -27,7 +27,8 @@ def vendor_tools(visit: Visit) -> Iterator[Line]:
     models = Counter(card.name for card in state.cards)
     listed = ", ".join(f"{count} × {name}" for name, count in models.items())
     driver = dict(state.versions).get("driver", NOT_STATED)
-    yield ok("vendor tools", f"{tool} shows {listed}, in {len(state.topology.domains)} domains, driver {driver}")
+    domains = len(state.topology.domains)
+    yield ok("vendor tools", f"{tool} shows {listed}, in {domains} domain{'s'[: domains > 1]}, driver {driver}")
 
 
 def toolkit(visit: Visit) -> Iterator[Line]:

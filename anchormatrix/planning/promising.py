@@ -16,9 +16,10 @@ from math import ceil
 from anchormatrix.planning.candidates import Candidates, Excluded
 from anchormatrix.planning.collective_calls import collectives
 from anchormatrix.records.form import Form
+from anchormatrix.records.plan import ContractPlan
 from anchormatrix.records.settings.things import ModelSettings
 
-SOURCE = "configuration"
+SOURCE = "matrix.most_forms"
 
 
 def sent_gb(form: Form, model: ModelSettings) -> float:
@@ -64,4 +65,17 @@ def _why(form: Form, place: int, ranked: Sequence[Form], model: ModelSettings) -
     return (
         f"number {place} of {len(ranked)} by promise: a rank would send {sent_gb(form, model):.1f} GB a step{waits};"
         " matrix.most_forms: null measures all"
+    )
+
+
+def left_out_words(planned: ContractPlan) -> str:
+    """How many possible forms of a size are not measured for want of promise; empty when all are."""
+    left = [out for out in planned.excluded if out.source == SOURCE]
+    if not left:
+        return ""
+    measured, all_forms = len(planned.forms), len(planned.forms) + len(left)
+    next_ones = ", ".join(out.form for out in left[:3])
+    return (
+        f"{measured} of {all_forms} possible forms are measured, the most promising ({', '.join(planned.forms)}); next"
+        f" would come {next_ones}; matrix.most_forms: null measures all"
     )

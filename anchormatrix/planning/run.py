@@ -21,6 +21,7 @@ from anchormatrix.planning.configured import matrix_design
 from anchormatrix.planning.contracts import list_contracts, read_ledger
 from anchormatrix.planning.expected import Expected, Work, expect
 from anchormatrix.planning.forecast import Forecast, forecast, forecast_lines
+from anchormatrix.planning.promising import left_out_words
 from anchormatrix.planning.rerun import cell_notices, check_measured, reference_of, split_cell
 from anchormatrix.planning.run_plan import make_run_plan, write_run_plan
 from anchormatrix.planning.triggers import digest
@@ -149,7 +150,7 @@ class Run:
         cards' memory, what measuring a size will tell and cost, and a cell that is another one now.
         """
         if not self.settings.cell:
-            return (*self.damage, *self._memory_unchecked(), *forecast_lines(self._forecasts()))
+            return (*self.damage, *self._about_forms(), *forecast_lines(self._forecasts()))
         form, _ = split_cell(self.settings)
         planned = self.plan.of_size(form.cards)
         sessions = len(planned[0].sessions) if planned else 0
@@ -189,11 +190,11 @@ class Run:
             and self.stored.smoke_state(contract_id) == state
         )
 
-    def _memory_unchecked(self) -> Iterator[str]:
-        """A line for each size of which the memory gate could not judge."""
+    def _about_forms(self) -> Iterator[str]:
+        """Lines for each size of which the memory gate could not judge, or possible forms are left out."""
         for planned in map(self.plan.of, self.contracts()):
-            if planned.memory_unchecked:
-                yield f"{planned.size} cards: {planned.memory_unchecked}"
+            words = (planned.memory_unchecked, left_out_words(planned))
+            yield from (f"{planned.size} cards: {text}" for text in words if text)
 
     def expected(self, sessions: Sequence[Place], smokes: Sequence[str], sweeps: Sequence[str]) -> Expected:
         """What measuring these sessions, smokes and sweeps of contracts will take."""

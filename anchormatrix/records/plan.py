@@ -21,7 +21,8 @@ class PlannedSession(Record, frozen=True, kw_only=True):
 class RuledOut(Record, frozen=True, kw_only=True):
     """A form that is not measured, with the reason a person can check.
 
-    ``source`` is whose rule it is: the engine with the place in it, ``model``, ``memory gate`` or ``configuration``.
+    ``source`` is whose rule it is: the engine with the place in it, ``model``, ``memory gate``, ``configuration`` or
+    ``matrix.most_forms``.
     """
 
     form: str

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,9 @@ from workflow_runs import ROOT, default_section
 from anchormatrix.config.merge import load_settings
 from anchormatrix.doctor.examine import CHECKS, examine
 from anchormatrix.doctor.lines import Line, Status
+from anchormatrix.doctor.machine import clock
+from anchormatrix.doctor.visit import Visit
+from anchormatrix.hosts.base import Completed
 from anchormatrix.hosts.local import LocalHost
 from anchormatrix.model_files.collect import collect
 from anchormatrix.model_files.compare import compare
@@ -167,6 +172,72 @@ def test_a_folder_that_cannot_be_written(tmp_path):
     line = seen(path)["disk there"]
     assert line.status is Status.WRONG
     assert "host.scratch_dir" in line.cure
+
+
+NVIDIA_SMI = """#!/bin/sh
+case "$1" in
+  topo)
+    printf '\\tGPU0\\tGPU1\\tCPU Affinity\\nGPU0\\t X \\tNV4\\t0-31\\nGPU1\\tNV4\\t X \\t0-31\\n'
+    printf '\\nLegend:\\n\\n  X    = Self\\n' ;;
+  --query-gpu*) cat <<END
+index, uuid, name, driver_version, memory.used [MiB], memory.total [MiB], temperature.gpu, power.draw [W], \
+mig.mode.current, ecc.errors.uncorrected.volatile.total
+0, GPU-6ee4a5be-0000-1111-2222-333344445555, NVIDIA A100, 550.54.15, 3 MiB, 81920 MiB, 34, 61.72 W, Disabled, 0
+1, GPU-0b1c2d3e-0000-1111-2222-333344445555, NVIDIA A100, 550.54.15, 40013 MiB, 81920 MiB, 41, 201.10 W, Disabled, 0
+END
+  ;;
+  *) cat <<END
+gpu_uuid, pid, used_gpu_memory [MiB], process_name
+GPU-0b1c2d3e-0000-1111-2222-333344445555, 4711, 40000 MiB, python3
+END
+esac
+"""
+
+
+def test_an_nvidia_host_with_a_tenant(tmp_path):
+    tool = tmp_path / "bin" / "nvidia-smi"
+    tool.parent.mkdir()
+    tool.write_text(NVIDIA_SMI)
+    tool.chmod(0o755)
+    path = config(tmp_path, matrix={"sizes": [2], "forms": "auto"}, engine={"version": "0.30.0"})
+    values = yaml.safe_load(path.read_text())
+    values |= {"device": {"kind": "nvidia"}, "health": {"static_memory_mb": 1024}}
+    values["host"]["path"] = [str(tool.parent)]
+    path.write_text(yaml.safe_dump(values))
+    found = seen(path)
+    assert found["vendor tools"].text == "nvidia-smi shows 2 × NVIDIA A100, in 1 domain, driver 550.54.15"
+    assert found["tenants"].status is Status.WRONG
+    assert found["tenants"].text == "python3 (pid 4711) on card 1; no free group of 2"
+    assert found["toolkit"].status is Status.NOT_CHECKED
+    assert found["memory of 2"].text == (
+        "tp1-usp2 42.2 GB, tp1-usp1-cfg2 48.5 GB, tp2-usp1 34.5 GB of 81.9 GB usable per card"
+    )
+
+
+def test_a_file_of_the_model_that_would_never_end_is_no_file(tmp_path):
+    folder = wan(tmp_path / "model")
+    (folder / "vae" / "config.json").unlink()
+    os.mkfifo(folder / "vae" / "config.json")
+    line = seen(config(tmp_path, engine={"model": str(folder)}))["model"]
+    assert (line.status, line.text) == (Status.WRONG, f"{folder}: vae/config.json is no file")
+
+
+class ClockHost:
+    """A host whose clock is some seconds ahead."""
+
+    def __init__(self, ahead_s: float) -> None:
+        self.ahead_s = ahead_s
+
+    def run(self, argv, *, timeout_s):
+        return Completed(tuple(argv), 0, f"{time.time() + self.ahead_s:.0f}\n", "", 0.0)
+
+
+@pytest.mark.parametrize(("ahead_s", "status"), [(0, Status.OK), (-3600, Status.WRONG), (60, Status.WRONG)])
+def test_clocks_that_differ(tmp_path, ahead_s, status):
+    settings = load_settings(config(tmp_path))
+    host = msgspec.structs.replace(settings.host, kind="ssh")
+    visit = Visit(msgspec.structs.replace(settings, host=host), ClockHost(ahead_s))
+    assert [line.status for line in clock(visit)] == [status]
 
 
 # --- as a command -----------------------------------------------------------------------------------------------------

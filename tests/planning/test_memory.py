@@ -114,3 +114,11 @@ def test_a_memory_saving_change_makes_new_forms_appear():
     wanted = forms("tp1-usp2", "tp2-usp1")
     assert plan_memory(wanted, MODEL, limits).forms == ()
     assert [form.name for form in plan_memory(wanted, quantized, limits).forms] == ["tp1-usp2", "tp2-usp1"]
+
+
+def test_every_transformer_of_a_pipeline_is_held_though_one_runs_at_a_time():
+    two = replace(MODEL, transformers=2)
+    assert memory_of(parse_form("tp2-usp1"), two).weights_gb == 2 * 5
+    layers = memory_of(parse_form("tp1-usp2+layerwise-offload"), two)
+    assert (layers.weights_gb, layers.host_gb) == (20 * 2 / 10, 20 * 2)
+    assert memory_of(parse_form("tp1-usp2+cpu-offload"), two).weights_gb == 10

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
+from night_results import contract
+from run_plans import contract_plan
 
 from anchormatrix.config.merge import load_settings
 from anchormatrix.config.project import ROOT
 from anchormatrix.planning.candidates import Candidates, enumerate_forms
 from anchormatrix.planning.configured import candidates_of
-from anchormatrix.planning.promising import by_promise, idle_share, keep_promising, sent_gb
+from anchormatrix.planning.promising import by_promise, idle_share, keep_promising, left_out_words, sent_gb
 from anchormatrix.records.form import parse_form
+from anchormatrix.records.plan import RuledOut
 from anchormatrix.records.settings.things import ModelSettings
 
 WAN = ModelSettings(
@@ -64,9 +68,21 @@ def test_what_is_left_out_says_its_place_and_how_to_measure_it():
         (
             "tp4-usp1",
             "number 2 of 2 by promise: a rank would send 120.8 GB a step; matrix.most_forms: null measures all",
-            "configuration",
+            "matrix.most_forms",
         )
     ]
+
+
+def test_a_person_is_told_how_many_forms_are_left_out_and_which_would_come_next():
+    forms = enumerate_forms(WAN, 2).forms
+    found = keep_promising(Candidates(2, forms, ()), WAN, 2)
+    out = tuple(RuledOut(form=one.form.name, reason=one.reason, source=one.source) for one in found.excluded)
+    planned = contract_plan(contract(), [form.name for form in found.forms])
+    assert left_out_words(planned) == ""
+    assert left_out_words(msgspec.structs.replace(planned, excluded=out)) == (
+        "2 of 5 possible forms are measured, the most promising (tp1-usp2, tp1-usp1-cfg2); next would come tp2-usp1,"
+        " tp1-usp1-ag2, tp1-usp1-ring2; matrix.most_forms: null measures all"
+    )
 
 
 def test_forms_that_are_asked_for_by_name_are_all_measured():
