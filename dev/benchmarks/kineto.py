@@ -99,8 +99,8 @@ def write_trace(path: Path, rank: int, size: int) -> None:
         stream.write(_event(head, begun, clock - begun + 1000, '"Ev Idx": 0') + '\n  ],\n  "traceName": "t"\n}\n')
 
 
-def measured(*command: str) -> tuple[float, float]:
-    """Run a command; return wall seconds and the peak MB of it and its children together."""
+def measured(*command: str) -> tuple[float, float, float]:
+    """Run a command; return wall seconds, CPU seconds and the peak MB of it and its children together."""
     began = time.perf_counter()
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
     peak = 0.0
@@ -113,13 +113,14 @@ def measured(*command: str) -> tuple[float, float]:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    code = process.wait()
+    _, status, usage = os.wait4(process.pid, 0)
+    code = process.returncode = os.waitstatus_to_exitcode(status)
     wall = time.perf_counter() - began
     ended.set()
     watcher.join()
     if code not in (0, 1):  # 1: with findings
         raise SystemExit(f"{command[1]} ended with exit code {code}")
-    return wall, peak
+    return wall, usage.ru_utime + usage.ru_stime, peak
 
 
 def _family_mb(pid: int) -> float:
@@ -158,7 +159,7 @@ def main() -> None:
             if ranks > 1:
                 every = (*attribute, "--profile-dir", str(capture), "--out", f"{folder}/all.json")
                 commands[f"attribute, {ranks} ranks"] = every
-            seen: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
+            seen: dict[str, list[tuple[float, float, float]]] = {name: [] for name in commands}
             for _ in range(args.repeats):
                 for name, command in commands.items():
                     seen[name].append(measured(*command))
@@ -167,11 +168,11 @@ def main() -> None:
                 for base in list(seen)[:2]:
                     ratio = [
                         median(own[part] / ref[part] for own, ref in zip(runs, seen[base], strict=True))
-                        for part in (0, 1)
+                        for part in range(3)
                     ]
-                    figures.append(f"{ratio[0]:5.2f} x wall {ratio[1]:5.2f} x memory of {base}")
-                wall, peak = (median(column) for column in zip(*runs, strict=True))
-                print(f"{name:22} {wall:6.2f} s {peak:6.0f} MB  " + "  ".join(figures), flush=True)
+                    figures.append("{:5.2f} x wall {:5.2f} x CPU {:5.2f} x memory of {}".format(*ratio, base))
+                wall, cpu, peak = (median(column) for column in zip(*runs, strict=True))
+                print(f"{name:22} {wall:6.2f} s  CPU {cpu:6.2f} s {peak:6.0f} MB  " + "  ".join(figures), flush=True)
 
 
 if __name__ == "__main__":
