@@ -185,6 +185,15 @@ def test_the_model_s_name_says_which_stages_are_logged_and_whether_a_bar_is_draw
     assert len(stages(text, f"{name}.forward")) == len(stages(text, f"{name}.vae.decode")) == 4
 
 
+def test_an_image_is_told_by_its_stages_and_its_access_line_alone():
+    running = serve("Qwen/Qwen-Image")
+    running.startup()
+    lines = running.request(IMAGE).text.rstrip("\n").split("\n")
+    assert "QwenImagePipeline.text_encoder.forward took" in lines[0]
+    assert lines[-1].endswith('INFO:     127.0.0.1:40922 - "POST /v1/images/generations HTTP/1.1" 200 OK')
+    assert all("took" in line or "| 4/4 [" in line or "HTTP/1.1" in line for line in lines)
+
+
 def test_sana_video_logs_its_whole_alone():
     running = serve("Efficient-Large-Model/SANA-Video_2B_480p_diffusers")
     running.startup()

@@ -121,10 +121,9 @@ class Grammar:
 
     def asked(self, ask: Ask, clock_s: float) -> str:
         """What is said of a video request when it begins (``entrypoints/openai/video/generation/helpers.py:986``,
-        ``entrypoints/openai/serving_video.py:476``)."""
+        ``entrypoints/openai/serving_video.py:476``); of an image only at DEBUG (``api_server.py:2205``)."""
         if ask.kind == "image":
-            params = f"Image sampling params: steps={ask.steps} guidance={ask.guidance} guidance_2=None seed={ask.seed}"
-            return self.line(clock_s, "serving_image.py:133", params)
+            return ""
         params = f"Video sampling params: steps={ask.steps} guidance={ask.guidance} guidance_2=None seed={ask.seed}"
         handler = "Video generation handler: OmniOpenAIServingVideo"
         return self.line(clock_s, "helpers.py:986", handler) + self.line(clock_s, "serving_video.py:476", params)
