@@ -9,6 +9,7 @@ from anchormatrix.doctor.lines import Line, failed, not_checked, ok, wrong
 from anchormatrix.doctor.visit import Visit
 from anchormatrix.engines.find import open_engine
 from anchormatrix.errors import AnchorMatrixError
+from anchormatrix.hosts.failures import missing_program
 from anchormatrix.model_files.compare import Compared, compare
 from anchormatrix.model_files.figures import read_figures
 from anchormatrix.model_files.folder import ModelFolder
@@ -19,13 +20,16 @@ from anchormatrix.records.host import HostState
 
 
 def engine(visit: Visit) -> Iterator[Line]:
-    """Whether the engine is installed, and which version its own command tells."""
-    settings = visit.settings
+    """Whether the engine is installed: its command is there, and its version is told by its own means."""
+    settings, program = visit.settings, visit.settings.engine.command[0]
     try:
         version = read_version(visit.host, settings.engine.version, settings, "engine.version")
+        found = visit.host.run(("sh", "-c", 'command -v -- "$1"', "sh", program), timeout_s=visit.limit_s, check=False)
+        if found.returncode:
+            raise missing_program(program, settings.host.alias, "of the host, with host.path")
         known = open_engine(settings).limits().release
     except AnchorMatrixError as error:
-        yield failed("engine", error, "install it there, or correct engine.version")
+        yield failed("engine", error, "install it there, or correct engine.command and engine.version")
         return
     stated = " (as the configuration states)" if isinstance(settings.engine.version, str) else ""
     yield ok("engine", f"{settings.engine.kind} {version}{stated}; which forms it can split is known of {known}")

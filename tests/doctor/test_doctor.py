@@ -164,6 +164,12 @@ def test_missing_tools_and_engine(tmp_path):
     assert found["memory"].status is Status.NOT_CHECKED
 
 
+def test_a_version_that_is_stated_does_not_make_an_engine(tmp_path):
+    line = seen(config(tmp_path, engine={"version": "0.30.0", "command": ["/opt/none/vllm"]}))["engine"]
+    assert (line.status, line.text) == (Status.WRONG, "virtual-ascend: `/opt/none/vllm` was not found")
+    assert line.cure == "install it there, or correct its path in the configuration"
+
+
 def test_a_folder_that_cannot_be_written(tmp_path):
     path = config(tmp_path)
     values = yaml.safe_load(path.read_text())
