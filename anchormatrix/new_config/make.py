@@ -13,7 +13,7 @@ from anchormatrix.hosts.open import open_host
 from anchormatrix.model_files.figures import read_figures
 from anchormatrix.model_files.folder import read_model
 from anchormatrix.new_config.text import Draft, draft_text
-from anchormatrix.planning.reckoning import reckon, session_s, smoke_s
+from anchormatrix.planning.outlook.reckoning import reckon, session_s, smoke_s
 from anchormatrix.records.settings.things import WorkloadSettings
 from anchormatrix.records.settings.whole import Settings
 

@@ -19,8 +19,8 @@ from anchormatrix.history.noise import Before, start_noise
 from anchormatrix.history.progress import Durations, Progress, read_durations
 from anchormatrix.planning.configured import matrix_design
 from anchormatrix.planning.contracts import list_contracts, read_ledger
-from anchormatrix.planning.expected import Expected, Work, expect
-from anchormatrix.planning.forecast import Forecast, forecast, forecast_lines
+from anchormatrix.planning.outlook.expected import Expected, Work, expect
+from anchormatrix.planning.outlook.forecast import Forecast, forecast, forecast_lines
 from anchormatrix.planning.promising import left_out_words
 from anchormatrix.planning.rerun import cell_notices, check_measured, reference_of, split_cell
 from anchormatrix.planning.run_plan import make_run_plan, write_run_plan

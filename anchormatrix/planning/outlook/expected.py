@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anchormatrix.history.progress import Durations
-from anchormatrix.planning.reckoning import Reckoning, reckon, session_s, smoke_s, sweep_s
+from anchormatrix.planning.outlook.reckoning import Reckoning, reckon, session_s, smoke_s, sweep_s
 from anchormatrix.records.night import Place, duration_words
 from anchormatrix.records.settings.whole import Settings
 

@@ -10,7 +10,7 @@ from run_plans import contract_plan
 
 from anchormatrix.history.progress import Durations
 from anchormatrix.planning.adaptive import MatrixDesign
-from anchormatrix.planning.forecast import forecast, forecast_lines
+from anchormatrix.planning.outlook.forecast import forecast, forecast_lines
 from anchormatrix.planning.ranking import Rule, resolution_pct
 from anchormatrix.records.conclusions.selection import StartNoise
 

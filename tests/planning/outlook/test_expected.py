@@ -11,14 +11,14 @@ from night_results import place
 from anchormatrix.config.merge import load_settings
 from anchormatrix.history.progress import Durations
 from anchormatrix.planning.contracts import list_contracts
-from anchormatrix.planning.expected import Work, expect
-from anchormatrix.planning.reckoning import reckon, session_s, smoke_s
+from anchormatrix.planning.outlook.expected import Work, expect
+from anchormatrix.planning.outlook.reckoning import reckon, session_s, smoke_s
 from anchormatrix.planning.run_plan import make_run_plan
 from anchormatrix.records.host import HostProbe, Stack
 from anchormatrix.records.night import Place
 from anchormatrix.records.settings.whole import Settings
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = sorted((ROOT / "config" / "examples").glob("*.yaml"))
 NEVER = Durations({})
 SESSIONS = (place(), place("tp2-usp1"))
