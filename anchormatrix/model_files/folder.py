@@ -62,7 +62,11 @@ class ModelFolder:
         return tuple(
             name
             for name, value in sorted(self.index.values.items())
-            if name.startswith(prefix) and isinstance(value, list) and len(value) == 2 and all(value)
+            if name.startswith(prefix)
+            and name.isidentifier()
+            and isinstance(value, list)
+            and len(value) == 2
+            and all(value)
         )
 
 

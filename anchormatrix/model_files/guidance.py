@@ -45,10 +45,10 @@ def _klein(workload: WorkloadSettings, index: ModelFile) -> bool:
 
 _RULES: Mapping[str, _Rule] = {
     "WanPipeline": _above(1),  # wan/pipeline_wan.py:364
-    "WanImageToVideoPipeline": _above(1),
+    "WanImageToVideoPipeline": _above(1),  # wan/pipeline_wan_i2v.py:492
     "QwenImagePipeline": _true_cfg(4.0),  # qwenimage/pipeline_qwenimage.py:414, :564
     "FluxPipeline": _true_cfg(1.0),  # flux/pipeline_flux.py:608, :771
-    "Flux2Pipeline": lambda *_: False,  # flux2/pipeline_flux2.py: one forward, guidance is an input
+    "Flux2Pipeline": lambda *_: False,  # flux2/pipeline_flux2.py:951, :977: guidance is an input
     "Flux2KleinPipeline": _klein,  # flux2/pipeline_flux2_klein.py:596
     "HunyuanVideoPipeline": _true_cfg(1.0),  # hunyuan_video/pipeline_hunyuan_video.py:451, :584
     "ZImagePipeline": _above(0),  # z_image/pipeline_z_image.py:283

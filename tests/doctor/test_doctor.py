@@ -19,7 +19,7 @@ from workflow_runs import ROOT, default_section
 
 from anchormatrix.config.merge import load_settings
 from anchormatrix.doctor.examine import CHECKS, examine
-from anchormatrix.doctor.lines import Line, Status
+from anchormatrix.doctor.lines import Line, Status, wrong
 from anchormatrix.doctor.machine import clock
 from anchormatrix.doctor.visit import Visit
 from anchormatrix.hosts.base import Completed
@@ -244,6 +244,11 @@ def test_clocks_that_differ(tmp_path, ahead_s, status):
     host = msgspec.structs.replace(settings.host, kind="ssh")
     visit = Visit(msgspec.structs.replace(settings, host=host), ClockHost(ahead_s))
     assert [line.status for line in clock(visit)] == [status]
+
+
+def test_what_tools_say_reaches_a_terminal_as_text():
+    line = wrong("cards", "card 3 \x1b[2Jsays\nAlarm", "look\x07")
+    assert (line.text, line.cure) == ("card 3  [2Jsays Alarm", "look ")
 
 
 # --- as a command -----------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from model_folders import MODELS, WAN, write_json, write_model, write_weights
 
+from anchormatrix.errors import HostError
 from anchormatrix.model_files.collect import collect
 from anchormatrix.model_files.compare import compare
 from anchormatrix.model_files.figures import Figures, read_figures
@@ -224,3 +225,17 @@ def test_a_second_part_without_a_class_is_no_part():
     text = json.dumps({"folder": "/m", "looked": [], "texts": {"model_index.json": json.dumps(index)},
                       "weights": {}, "problems": {}})  # fmt: skip
     assert parse_folder(text).parts("transformer") == ("transformer",)
+
+
+def test_a_part_whose_name_is_no_name_is_no_part():
+    named = ["diffusers", "T"]
+    index = {"transformer": named, "transformer\nhost: {}": named, "transformer/../..": named}
+    collected = {"folder": "/m", "looked": [], "texts": {"model_index.json": json.dumps(index)}}
+    folder = parse_folder(json.dumps({**collected, "weights": {}, "problems": {}}))
+    assert folder.parts("transformer") == ("transformer",)
+
+
+@pytest.mark.parametrize("said", ["", "no JSON", "[]", '{"folder": 7}', "Traceback\n{"])
+def test_what_is_no_list_of_files_is_one_line(said):
+    with pytest.raises(HostError, match=r"^engine\.python: the model's files cannot be listed \("):
+        parse_folder(said)
