@@ -15,7 +15,7 @@ from anchormatrix.attribution.bubbles import RELEASE_NS
 from anchormatrix.attribution.hiding import DRAIN_RATIO
 from anchormatrix.attribution.layers import ORDERS
 from anchormatrix.attribution.summary import AttributionOptions, attribute_directory
-from anchormatrix.cli.analysis import capture_parser, positive, show, show_read
+from anchormatrix.cli.analysis import capture_parser, positive, request_of, show, show_read
 from anchormatrix.cli.command import CANNOT, FINDING, run
 from anchormatrix.records.attribution import AttributionStatus
 from anchormatrix.records.form import parse_form
@@ -44,6 +44,7 @@ def main() -> int:
     args = parser.parse_args()
     options = AttributionOptions(
         form=args.form,
+        request=request_of(args),
         layers=args.layers,
         chunks=args.chunks,
         local_heads=args.local_heads,

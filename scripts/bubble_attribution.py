@@ -46,7 +46,7 @@ def main() -> int:
     )
     args = parser.parse_args()
     capture = load(args)
-    choice = choose_step(decompose(capture))
+    choice = choose_step(decompose(capture), capture.cut)
     options = BubbleOptions(
         layers=args.layers,
         collective=args.collective,

@@ -44,7 +44,7 @@ def main() -> int:
     args = parser.parse_args()
     capture = load(args)
     table = decompose(capture)
-    choice = choose_step(table)
+    choice = choose_step(table, capture.cut)
     options = MaskOptions(
         layers=args.layers,
         chunks=args.chunks,

@@ -17,7 +17,7 @@ from anchormatrix.attribution.differences import delta
 from anchormatrix.attribution.slowest import slowest_rank
 from anchormatrix.attribution.steps import choose_step, chosen_step, decompose, outside, step_findings
 from anchormatrix.captures.open import load_capture
-from anchormatrix.cli.analysis import add_json, add_refusals, finish, show
+from anchormatrix.cli.analysis import add_json, add_refusals, add_request, cut_as_asked, finish, show
 from anchormatrix.cli.command import run
 from anchormatrix.errors import InputError
 from anchormatrix.records.finding import Finding
@@ -31,6 +31,7 @@ def main() -> int:
         "--profile-dir", type=Path, action="append", required=True, metavar="D", help="give it twice: A, then B"
     )
     add_refusals(parser)
+    add_request(parser)
     add_json(parser)
     args = parser.parse_args()
     if len(args.profile_dir) != 2:
@@ -38,8 +39,9 @@ def main() -> int:
     chosen, steps, findings = [], [], []
     for name, directory in zip("AB", args.profile_dir, strict=True):
         capture = load_capture(directory, limit_pct=args.unusable_pct, every_rank=args.every_rank)
+        capture = cut_as_asked(capture, args)
         table = decompose(capture)
-        choice = choose_step(table)
+        choice = choose_step(table, capture.cut)
         step = chosen_step(table, choice)
         beside = [plain(row) for row in outside(capture)]
         chosen.append(slowest_rank(step.ranks) or step.ranks[0])

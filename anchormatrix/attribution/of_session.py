@@ -12,9 +12,10 @@ from statistics import median
 import msgspec
 
 from anchormatrix.attribution.summary import AttributionOptions, attribute_directory
+from anchormatrix.captures.cutting.request import Request
 from anchormatrix.errors import InputError
 from anchormatrix.records.attribution import Attribution, AttributionStatus
-from anchormatrix.records.form import parse_form
+from anchormatrix.records.form import Form, parse_form
 from anchormatrix.records.requests import RequestRow, Role
 from anchormatrix.records.session import USABLE, Capture, CaptureStatus, Session, SessionStatus
 from anchormatrix.records.settings.values import KeepCaptures, Tier
@@ -28,6 +29,7 @@ def attribute_session(session: Session, requests: Iterable[RequestRow], settings
     that was measured. A session that is no measurement has no attribution either: a form that did not take effect must
     not be explained as if it had.
     """
+    requests = tuple(requests)
     capture = session.capture or Capture(status=CaptureStatus.OFF, reason="nothing was captured")
     if session.status is not SessionStatus.MEASURED:
         return _refused(session, f"the session is {session.status}: {session.reason}")
@@ -37,6 +39,7 @@ def attribute_session(session: Session, requests: Iterable[RequestRow], settings
     heads = min(settings.model.heads, settings.model.kv_head_count) // (form.tp * form.usp)
     options = AttributionOptions(
         form=form,
+        request=_captured(requests, capture, form, settings),
         layers=settings.model.layers,
         local_heads=max(1, heads),
         captured_ranks=capture.ranks,
@@ -93,6 +96,21 @@ def keep_capture(directory: Path, keep: KeepCaptures, *, compress: bool) -> None
                 shutil.copyfileobj(source, target, 1 << 20)
             os.replace(part, packed)
             path.unlink()
+
+
+def _captured(requests: Iterable[RequestRow], capture: Capture, form: Form, settings: Settings) -> Request | None:
+    """The request that was captured, as the server timed it; by the timed requests of its tier where it did not."""
+    row = next((row for row in requests if row.role is Role.CAPTURE and row.request == capture.request), None)
+    if row is None:
+        return None
+    timed = _timed_step_s(requests, capture.tier)
+    iterations = row.iterations or row.steps
+    return Request(
+        iterations=iterations,
+        branches=max(1, settings.model.guidance_branches // form.cfg),
+        layers=settings.model.layers // form.pp,
+        diffuse_s=row.diffuse_s or (timed * iterations if timed else None),
+    )
 
 
 def _timed_step_s(requests: Iterable[RequestRow], tier: Tier) -> float | None:

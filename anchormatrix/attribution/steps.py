@@ -126,11 +126,13 @@ def whole_trace(capture: Capture) -> pd.DataFrame:
     return pd.concat(rows, ignore_index=True)[list(PART_COLUMNS)] if rows else pd.DataFrame(columns=list(PART_COLUMNS))
 
 
-def choose_step(table: pd.DataFrame) -> StepChoice:
+def choose_step(table: pd.DataFrame, cut: str = "") -> StepChoice:
     """Return the median step by Stage (that of the slowest rank); of an even number, the shorter of the middle two.
 
-    Only steps that every rank has are candidates. Raises :class:`InputError` when there is none.
+    Only steps that every rank has are candidates. ``cut`` says by what the steps were cut out of a request, if they
+    were. Raises :class:`InputError` when there is none.
     """
+    how = f", {cut}" if cut else ""
     ranks = table["rank"].nunique()
     stages = table.groupby("step")["stage_ns"].agg(["max", "size"])
     complete = stages[stages["size"] == ranks]["max"].sort_values(kind="stable")
@@ -138,8 +140,8 @@ def choose_step(table: pd.DataFrame) -> StepChoice:
         raise InputError("no step was captured on every rank", where="capture", todo="capture again")
     step = int(complete.index[(len(complete) - 1) // 2])
     if len(complete) == 1:
-        return StepChoice(step, f"step {step}, the only one captured on every rank")
-    return StepChoice(step, f"step {step}, the median of {len(complete)} by Stage")
+        return StepChoice(step, f"step {step}, the only one captured on every rank{how}")
+    return StepChoice(step, f"step {step}, the median of {len(complete)} by Stage{how}")
 
 
 def chosen_step(table: pd.DataFrame, choice: StepChoice) -> ChosenStep:

@@ -29,6 +29,8 @@ from anchormatrix.attribution.steps import (
     whole_trace,
 )
 from anchormatrix.attribution.timeline import layer_timeline
+from anchormatrix.captures.cutting.cut import cut
+from anchormatrix.captures.cutting.request import Request
 from anchormatrix.captures.open import LIMIT_PCT, load_capture
 from anchormatrix.captures.table import Capture
 from anchormatrix.errors import InputError
@@ -47,13 +49,14 @@ class AttributionOptions:
 
     ``layers``: of the model; ``chunks``: masking chunks requested (None: the form's, else as seen).
     ``unprofiled_step_s``: step time measured without the profiler, the denominator of the exposed share; None when the
-    capture hit the ramp.
+    capture hit the ramp. ``request``: the request that was captured, so that its steps are cut out where it is whole.
     ``unmasked_calls``: calls per rank of the masked family in the same form without masking. The rest: see
     :class:`BubbleOptions` and :class:`MaskOptions`; by default the collective that the form's first degree causes is
     split into forward and reverse calls, one reverse call per chunk of a layer.
     """
 
     form: Form | None = None
+    request: Request | None = None
     layers: int | None = None
     chunks: int | None = None
     local_heads: int | None = None
@@ -78,9 +81,10 @@ def attribute_directory(
 ) -> Attribution:
     """Return every analysis of a capture, or why it was refused when it cannot be analysed."""
     try:
-        return attribute(
-            load_capture(directory, limit_pct=limit_pct, every_rank=every_rank), options, contract=contract
-        )
+        capture = load_capture(directory, limit_pct=limit_pct, every_rank=every_rank)
+        if options.request is not None:
+            capture = cut(capture, options.request)
+        return attribute(capture, options, contract=contract)
     except InputError as error:
         form = options.form.name if options.form else None
         return Attribution(contract=contract, form=form, status=AttributionStatus.REFUSED, reason=str(error))
@@ -93,7 +97,7 @@ def attribute(capture: Capture, options: AttributionOptions, *, contract: str | 
     list empty. Raises :class:`InputError` when not even the step can be decomposed.
     """
     table = decompose(capture)
-    choice = choose_step(table)
+    choice = choose_step(table, capture.cut)
     longest = equal_to_slowest(table[table["step"] == choice.step])
     worst = longest[0]
     missing: dict[str, str] = {}

@@ -19,9 +19,10 @@ def kernel_frame(tables: list[tuple[int, pa.Table]]) -> pd.DataFrame:
     ordered = [_by_start(table) for _, table in tables]
     counts = [table.num_rows for table in ordered]
     columns: dict[str, object] = {"rank": np.repeat(np.asarray([rank for rank, _ in tables], np.int16), counts)}
-    for name in ("step", "stream", "core", "name", "family", "communicator", "start_ns", "dur_ns"):
+    launched = ("launched_ns",) if ordered and all("launched_ns" in table.column_names for table in ordered) else ()
+    for name in ("step", "stream", "core", "name", "family", "communicator", "start_ns", "dur_ns", *launched):
         chunks = [chunk for table in ordered for chunk in table[name].chunks]
-        if name in ("step", "start_ns", "dur_ns"):
+        if name in ("step", "start_ns", "dur_ns", "launched_ns"):
             columns[name] = _joined([chunk.to_numpy() for chunk in chunks])
         else:
             columns[name] = _categorical(chunks, CORES if name == "core" else None)

@@ -20,6 +20,7 @@ import pyarrow as pa
 from msgspec import UNSET
 
 from anchormatrix.captures.csvfile import UnusableRows, open_binary
+from anchormatrix.captures.cutting.calls import Call, named_calls
 from anchormatrix.captures.decimals import Int64s, nanoseconds
 from anchormatrix.captures.host_operators import operator_table
 from anchormatrix.captures.kineto_events import (
@@ -48,7 +49,8 @@ _NO_LAUNCH = re.compile(r"synchronize|query|event|malloc|free|getdevice|attribut
 
 @dataclass(frozen=True)
 class TraceFile:
-    """One file: kernels as an Arrow table (all kernel columns but ``rank``), annotated steps, bad events.
+    """One file: kernels as an Arrow table (all kernel columns but ``rank``), annotated steps, bad events; in a trace
+    with less than two steps also the calls on the host by which steps may be told.
 
     ``devices``: the device of each table, of which ``table`` is the first; none in a run without a device. ``unknown``:
     events of categories that seem to be device activity and are not read. ``replaced``: places that were no UTF-8.
@@ -57,6 +59,7 @@ class TraceFile:
     tables: tuple[pa.Table, ...]
     devices: tuple[str, ...]
     windows: tuple[Window, ...]
+    calls: tuple[Call, ...]
     rank: int | None
     rows_read: int
     bad: UnusableRows
@@ -156,6 +159,7 @@ def _trace_file(path: Path, activity: Activity, document: Document) -> TraceFile
         tuple(tables),
         tuple(shown),
         windows,
+        named_calls(activity.host_events(("python_function", "user_annotation"))) if len(windows) < 2 else (),
         _stated(document),
         read,
         bad,
@@ -201,8 +205,10 @@ def _device_table(activity: Activity, windows: Sequence[Window], bad: UnusableRo
         families.append(family)
         groups.append((by.group if args.group is UNSET else str(args.group)) if family else "")
     # A kernel belongs to the step that launched it, whenever it runs: two steps overlap on an asynchronous device.
-    steps = step_of(_launch_times(events, start, activity), windows)
-    return kernel_table(steps, streams, cores, names, families, groups, start, dur), len(every), devices
+    launched = _launch_times(events, start, activity)
+    steps = step_of(launched, windows)
+    kept = launched if len(windows) < 2 else None  # else the steps are known
+    return kernel_table(steps, streams, cores, names, families, groups, start, dur, kept), len(every), devices
 
 
 def _launched_by(asking: list[TraceEvent], activity: Activity) -> list[Launch]:

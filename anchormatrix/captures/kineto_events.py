@@ -89,10 +89,15 @@ def kernel_table(
     communicators: list[str],
     start: Int64s,
     dur: Int64s,
+    launched: Int64s | None = None,
 ) -> pa.Table:
-    """Return the columns as a kernel table without its ``rank``; times in ns, texts as dictionaries."""
+    """Return the columns as a kernel table without its ``rank``; times in ns, texts as dictionaries.
+
+    ``launched``: when the host launched each, for a trace whose steps are still to be found.
+    """
     texts = {"stream": streams, "core": cores, "name": names, "family": families, "communicator": communicators}
     encoded = {key: pa.array(values, pa.string()).dictionary_encode() for key, values in texts.items()}
-    return pa.table(
-        {"step": pa.array(steps, pa.int32()), **encoded, "start_ns": pa.array(start), "dur_ns": pa.array(dur)}
-    )
+    times = {"start_ns": pa.array(start), "dur_ns": pa.array(dur)}
+    if launched is not None:
+        times["launched_ns"] = pa.array(launched)
+    return pa.table({"step": pa.array(steps, pa.int32()), **encoded, **times})

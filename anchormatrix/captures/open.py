@@ -21,7 +21,7 @@ from anchormatrix.captures.csvfile import holds_rows
 from anchormatrix.captures.frame import kernel_frame
 from anchormatrix.captures.kineto import TraceFile, is_trace, read_trace
 from anchormatrix.captures.naming.findings import name_findings
-from anchormatrix.captures.table import MOST_RANKS, Capture, empty_windows
+from anchormatrix.captures.table import MOST_RANKS, Capture, empty_windows, no_calls
 from anchormatrix.captures.torch.activity import EmptyTraceError
 from anchormatrix.captures.torch.beside import read_beside
 from anchormatrix.captures.torch.devices import findings_of, ranks_of_devices
@@ -250,6 +250,7 @@ def _load_kineto(root: Path, files: list[Path], cut: list[Path], limit_pct: floa
         for rank, table in zip(ranks[path], one.tables, strict=True)
     ]
     windows = [(rank, *window) for rank, _, steps in parts for window in steps]
+    calls = [(rank, *call) for path, one in held.items() for rank in ranks[path] for call in one.calls]
     kernels = kernel_frame([(rank, table) for rank, table, _ in parts])
     for path, one in held.items():
         notes += one.remarks
@@ -263,6 +264,7 @@ def _load_kineto(root: Path, files: list[Path], cut: list[Path], limit_pct: floa
         rows_unusable=dict(sum((one.bad.causes for one in held.values()), Counter())),
         sources=tuple(str(path) for path in held),
         notes=tuple(notes),
+        calls=pd.DataFrame(calls, columns=["rank", "name", "start_ns", "end_ns"]) if calls else no_calls(),
         findings=(*findings, *name_findings(kernels)),
     )
 

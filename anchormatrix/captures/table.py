@@ -21,6 +21,12 @@ MOST_RANKS = 32767  # what the rank column can hold
 NO_STREAM = "N/A"  # ``N/A 445``: calls on communicator 445 whose stream the files do not name
 
 
+def no_calls() -> pd.DataFrame:
+    """Return a table of no calls."""
+    times = {column: np.empty(0, np.int64) for column in ("start_ns", "end_ns")}
+    return pd.DataFrame({"rank": np.empty(0, np.int64), "name": np.empty(0, object), **times})
+
+
 @dataclass(frozen=True)
 class Capture:
     """One profiler capture over all its ranks.
@@ -31,6 +37,10 @@ class Capture:
     ``windows``: ``rank, step, start_ns, end_ns`` of annotated steps (empty where the files have none). ``rows_read``
     counts usable and unusable rows; ``rows_unusable`` says why, by cause. ``findings``: what a person should know of
     the files themselves.
+
+    Of traces in which no steps are told apart, ``kernels`` may also have ``launched_ns``, when the host launched each,
+    and ``calls`` (``rank, name, start_ns, end_ns``) are those of modules and annotations on the host. ``cut``: by what
+    the steps were cut out of a whole request, empty where the files tell them.
     """
 
     kernels: pd.DataFrame
@@ -41,6 +51,8 @@ class Capture:
     rows_unusable: Mapping[str, int] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    calls: pd.DataFrame = field(default_factory=no_calls)
+    cut: str = ""
     findings: tuple[Finding, ...] = ()
 
     @cached_property

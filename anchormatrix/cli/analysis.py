@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from anchormatrix.captures.cutting.cut import cut
+from anchormatrix.captures.cutting.request import Request
 from anchormatrix.captures.open import LIMIT_PCT, load_capture
 from anchormatrix.captures.table import Capture
 from anchormatrix.cli.command import FINDING
@@ -25,7 +27,7 @@ def positive(text: str) -> int:
 
 
 def capture_parser(description: str | None) -> argparse.ArgumentParser:
-    """Return a parser with ``--profile-dir``, ``--every-rank``, ``--unusable-pct`` and ``--json``."""
+    """Return a parser with ``--profile-dir``, what refuses a capture, what is known of its request, and ``--json``."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--profile-dir",
@@ -36,8 +38,37 @@ def capture_parser(description: str | None) -> argparse.ArgumentParser:
         "ranks below it are read",
     )
     add_refusals(parser)
+    add_request(parser)
     add_json(parser)
     return parser
+
+
+def add_request(parser: argparse.ArgumentParser) -> None:
+    """Add what is known of a captured request, whose steps are then cut out of it."""
+    parser.add_argument(
+        "--iterations",
+        type=positive,
+        metavar="N",
+        help="the capture is of a whole request with so many denoise steps: cut them out",
+    )
+    parser.add_argument(
+        "--branches", type=positive, default=1, metavar="B", help="guidance branches that a rank computes in turn"
+    )
+    parser.add_argument("--diffuse-s", type=float, metavar="S", help="seconds of these steps as the server logged them")
+
+
+def request_of(args: argparse.Namespace) -> Request | None:
+    """Return the captured request; None when nothing is said of it."""
+    if args.iterations is None:
+        return None
+    layers = getattr(args, "layers", None)
+    return Request(args.iterations, branches=args.branches, layers=layers, diffuse_s=args.diffuse_s)
+
+
+def cut_as_asked(capture: Capture, args: argparse.Namespace) -> Capture:
+    """Return the capture with the steps of its request, where something is said of it."""
+    request = request_of(args)
+    return capture if request is None else cut(capture, request)
 
 
 def add_refusals(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +95,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 def load(args: argparse.Namespace) -> Capture:
     """Read the capture and say what was read."""
     capture = load_capture(args.profile_dir, limit_pct=args.unusable_pct, every_rank=args.every_rank)
+    capture = cut_as_asked(capture, args)
     show_read(capture.rows_read, capture.ranks, capture.family, capture.rows_unusable, capture.notes)
     return capture
 

@@ -47,7 +47,8 @@ def write_trace(capture: Capture, path: Path, *, compress: bool) -> int:
         stream.write(b'{"displayTimeUnit":"ns","traceEvents":[\n{"ph":"M","name":"trace","args":{}}')
         for rank, kernels in capture.per_rank():
             windows = capture.windows[capture.windows["rank"] == rank]
-            slices, threads = _write_rank(stream, rank, kernels, windows, first_thread)
+            above = f"{STEPS}, {capture.cut}" if capture.cut else STEPS
+            slices, threads = _write_rank(stream, rank, kernels, windows, above, first_thread)
             written, first_thread = written + slices, first_thread + threads
         stream.write(b"\n]}\n")
         if compress:
@@ -56,7 +57,7 @@ def write_trace(capture: Capture, path: Path, *, compress: bool) -> int:
 
 
 def _write_rank(
-    stream: BinaryIO, rank: int, kernels: pd.DataFrame, windows: pd.DataFrame, first_thread: int
+    stream: BinaryIO, rank: int, kernels: pd.DataFrame, windows: pd.DataFrame, steps_track: str, first_thread: int
 ) -> tuple[int, int]:
     """Write a rank, its threads numbered from ``first_thread``; return how many slices and threads it has."""
     kernels, steps = _from_zero(kernels, windows)
@@ -66,7 +67,7 @@ def _write_rank(
     dur = np.concatenate([*(part.end - part.start for part in above.values()), kernels["dur_ns"].to_numpy()])
     counts = [len(part) for part in above.values()]
     track = np.concatenate([np.repeat(np.arange(len(above)), counts), track + len(above)])
-    thread, threads = _threads(track, lanes_of(track, start, dur), [*above, *names])
+    thread, threads = _threads(track, lanes_of(track, start, dur), [steps_track, *list(above)[1:], *names])
     for event in _names(rank, first_thread, threads):
         stream.write(b",\n" + msgspec.json.encode(event))
     labels = [*(f"step {step}" for step in steps["step"]), *above]

@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import UNSET
 
+from anchormatrix.captures.cutting.calls import MODULE
 from anchormatrix.captures.kineto_events import Event
 from anchormatrix.captures.names import operator_family, stated_family
 from anchormatrix.captures.torch.stream import TraceEvent
@@ -69,7 +70,7 @@ class Activity:
             if category not in _KEPT:
                 self._other(category, event)
                 continue
-            if category == _STACKS and not self._stacks:
+            if category == _STACKS and not self._stacks and not str(event.name).startswith(MODULE):
                 continue
             event.ts, event.dur = event.ts.copy(), event.dur.copy()
             if isinstance(event.name, str):
@@ -82,9 +83,9 @@ class Activity:
             else:
                 self.host.append((category, event))
         if self._stacks and self.device:
-            # Python functions are read in runs without a device only.
+            # Of Python functions only the calls of modules are read beside a device.
             self._stacks = False
-            self.host = [one for one in self.host if one[0] != _STACKS]
+            self.host = [one for one in self.host if one[0] != _STACKS or str(one[1].name).startswith(MODULE)]
 
     def _category(self, written: Any) -> str:
         if not isinstance(written, str):
