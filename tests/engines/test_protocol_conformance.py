@@ -16,6 +16,7 @@ from protocol_suite import (
     SGLANG_IMAGE,
     VIRTUAL,
     VIRTUAL_IMAGE,
+    VIRTUAL_Z_IMAGE,
     Kind,
     Serving,
     needs_dummy_run,
@@ -53,7 +54,14 @@ def virtual(kind: Kind) -> object:
 
 
 VIDEO = [virtual(VIRTUAL), real(DUMMY_RUN)]
-ALL = [*VIDEO, virtual(VIRTUAL_IMAGE), real(DUMMY_RUN_IMAGE), others(SGLANG_IMAGE), others(SGLANG)]
+ALL = [
+    *VIDEO,
+    virtual(VIRTUAL_IMAGE),
+    virtual(VIRTUAL_Z_IMAGE),
+    real(DUMMY_RUN_IMAGE),
+    others(SGLANG_IMAGE),
+    others(SGLANG),
+]
 
 
 @pytest.fixture(scope="module", params=ALL)

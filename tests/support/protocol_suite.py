@@ -67,6 +67,7 @@ class Kind:
 
 VIRTUAL = Kind("virtual-host", ROOT / "config" / "config.yaml", {"ASCEND_RT_VISIBLE_DEVICES": "0,1"})
 VIRTUAL_IMAGE = dataclasses.replace(VIRTUAL, name="virtual-host-image", small={"endpoint": "image"})
+VIRTUAL_Z_IMAGE = dataclasses.replace(VIRTUAL_IMAGE, name="virtual-host-z-image", model="Tongyi-MAI/Z-Image-Turbo")
 DUMMY_RUN = Kind(
     "dummy-run",
     ROOT / "config" / "examples" / "cpu-dummy-run.yaml",
