@@ -33,7 +33,7 @@ def main() -> int:
             word = "FIRED" if trigger.fired else "quiet" if trigger.evaluated else "untested"
             print(f"{trigger.size} cards  {word}  {trigger.trigger}: {trigger.text}")
         return FINDING if any(trigger.fired for trigger in triggers) else 0
-    if not args.contracts:
+    if args.contracts is None:
         raise ConfigError("no contract is given", where="--contracts", expected="one or more contract.json, or --check")
     values, found = conclude(args.results, args.contracts, required_run_plan(args.plan, args.results), settings)
     write_record(args.out or args.results / "matrix_report" / "decision.json", values)

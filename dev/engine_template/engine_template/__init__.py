@@ -1,0 +1,1 @@
+"""A serving engine as a package of its own."""
