@@ -228,8 +228,9 @@ class Served:
             if self._exited():
                 raise self._did_not_run(f"the server died in request {index + 1}")
             time.sleep(0.1)
-        if self.sent[-1].response.status is RequestStatus.LOST and not self.client.ready():
-            raise self._did_not_run(f"request {index + 1} hangs: {self.sent[-1].response.error}")
+        if not self.client.ready():  # it hangs, or it answers for ranks that are gone
+            ended = "hangs" if self.sent[-1].response.status is RequestStatus.LOST else "ended its ranks"
+            raise self._did_not_run(f"request {index + 1} {ended}: {self.sent[-1].response.error}")
 
     def _did_not_run(self, what: str) -> DidNotRunError:
         text = self.log_text()
