@@ -15,8 +15,8 @@ from anchormatrix.measure.causes import failure_of
             "peer_lost",
         ),
         (
-            "RuntimeError: Ring Attention requires a backend whose kernel exposes the softmax LSE for the per-hop merge; "
-            "TORCH_SDPA does not declare support (see AttentionBackend.supports_ring_rotation).\n"
+            "RuntimeError: Ring Attention requires a backend whose kernel exposes the softmax LSE for the per-hop "
+            "merge; TORCH_SDPA does not declare support (see AttentionBackend.supports_ring_rotation).\n"
             "RuntimeError: Native Diffusers fallback for transformer component 'transformer' cannot honor requested "
             "distributed execution: sp_degree=2, ring_degree=2.\n",
             "form_not_supported",
