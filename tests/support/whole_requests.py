@@ -87,7 +87,7 @@ def drawn(seed: int) -> tuple[Request, random.Random]:
             different_ends=draw.random() < 0.3,
             hits=hits if len(hits) < (steps - 1) // 2 else frozenset(),
             extra=draw.choice((0.0, 0.0, 0.002)),
-            extra_first=draw.choice((0.0, 0.02, 0.1)),
+            extra_first=draw.choice((0.0, 0.01, 0.04)),
             graph=draw.random() < 0.2,
         ),
         draw,
