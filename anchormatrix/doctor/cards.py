@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from anchormatrix.devices.probe import read_version
 from anchormatrix.doctor.lines import Line, failed, not_checked, ok, wrong
+from anchormatrix.doctor.machine import folder_state
 from anchormatrix.doctor.visit import Visit
 from anchormatrix.errors import AnchorMatrixError
 from anchormatrix.hosts.holdings import Holding, holdings
@@ -90,10 +91,16 @@ def foreign_tenants(visit: Visit) -> Iterator[Line]:
 
 def leases(visit: Visit) -> Iterator[Line]:
     """Who of this software holds cards, and whether the folder of locks can be used. No lease is taken."""
+    folder = visit.settings.host.lease_dir
     try:
+        writable, _ = folder_state(visit, folder)
         found = holdings(visit.host)
     except AnchorMatrixError as error:
         yield failed("leases", error, "correct host.lease_dir")
+        return
+    if not writable:
+        cure = "correct host.lease_dir: a folder that all who share the host can write"
+        yield wrong("leases", f"{folder} (host.lease_dir) cannot be written", cure)
         return
     held = [one for one in found if one.held]
     suspect = sorted(one.card for one in found if one.suspect)

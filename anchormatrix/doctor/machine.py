@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from anchormatrix.config.project import in_project, project_folder
 from anchormatrix.doctor.lines import Line, failed, not_checked, ok, wrong
 from anchormatrix.doctor.visit import Visit
-from anchormatrix.errors import AnchorMatrixError
+from anchormatrix.errors import AnchorMatrixError, HostError
 from anchormatrix.records.settings.values import HostKind
 
 _CLOCK_S = 5.0
 _DISK_GB = 5.0  # a profiler's capture of eight ranks is a few GB before it is compressed
-_SPACE = 'd=$1; while [ ! -e "$d" ]; do d=$(dirname -- "$d"); done; [ -w "$d" ]; echo $?; df -Pk -- "$d"'
+_SPACE = 'd=$1; while [ ! -e "$d" ]; do d=$(dirname -- "$d"); done; [ -d "$d" ] && [ -w "$d" ]; echo $?; df -Pk -- "$d"'
 
 
 def clock(visit: Visit) -> Iterator[Line]:
@@ -55,28 +55,41 @@ def ports(visit: Visit) -> Iterator[Line]:
 
 def disks(visit: Visit) -> Iterator[Line]:
     """Whether logs and captures find room: on the host while they are made, here for good."""
-    host = visit.settings.host
-    folder = str(in_project(host.scratch_dir)) if host.kind == HostKind.LOCAL else host.scratch_dir.removeprefix("~/")
-    yield _on_host(visit, folder, "disk there", "host.scratch_dir")
+    yield _there(visit)
     results = project_folder() / "results"
     below = results if results.exists() else project_folder()
-    free_gb = shutil.disk_usage(below).free / 1e9
-    yield _room("disk here", free_gb, f"{results}", "free some: results, logs and captures are kept here")
-    if not os.access(below, os.W_OK):
+    if os.access(below, os.W_OK):
+        free_gb = shutil.disk_usage(below).free / 1e9
+        yield _room("disk here", free_gb, f"{results}", "free some: results, logs and captures are kept here")
+    else:
         yield wrong("disk here", f"{below} cannot be written", "run in a clone of your own")
 
 
-def _on_host(visit: Visit, folder: str, topic: str, key: str) -> Line:
+def folder_state(visit: Visit, folder: str) -> tuple[bool, float]:
+    """Whether a folder of the configuration can be written on the host, or made, and the GB that are free for it.
+
+    Nothing is made. Raises :class:`HostError`.
+    """
+    local = visit.settings.host.kind == HostKind.LOCAL
+    path = str(in_project(folder)) if local else folder.removeprefix("~/")
+    said = visit.host.run(("sh", "-c", _SPACE, "sh", path), timeout_s=visit.limit_s).stdout.split()
     try:
-        said = visit.host.run(("sh", "-c", _SPACE, "sh", folder), timeout_s=visit.limit_s).stdout.split()
-        writable, free_gb = said[0] == "0", int(said[-3]) * 1024 / 1e9  # POSIX: … Available Capacity Mounted-on
-    except AnchorMatrixError as error:
-        return failed(topic, error, f"correct {key}")
+        return said[0] == "0", int(said[-3]) * 1024 / 1e9  # POSIX: … Available Capacity Mounted-on
     except (IndexError, ValueError):
-        return not_checked(topic, f"`df -Pk` of {folder} prints no table there")
+        raise HostError("prints no table", where=f"`df -Pk` of {folder}", todo="run it on the host by hand") from None
+
+
+def _there(visit: Visit) -> Line:
+    topic, folder = "disk there", visit.settings.host.scratch_dir
+    try:
+        writable, free_gb = folder_state(visit, folder)
+    except AnchorMatrixError as error:
+        return failed(topic, error, "correct host.scratch_dir")
     if not writable:
-        return wrong(topic, f"{folder} ({key}) cannot be written", f"correct {key}, or have its folder opened to you")
-    return _room(topic, free_gb, f"{folder} ({key})", f"free some, or point {key} to a larger disk")
+        cure = "correct host.scratch_dir, or have its folder opened to you"
+        return wrong(topic, f"{folder} (host.scratch_dir) cannot be written", cure)
+    cure = "free some, or point host.scratch_dir to a larger disk"
+    return _room(topic, free_gb, f"{folder} (host.scratch_dir)", cure)
 
 
 def _room(topic: str, free_gb: float, where: str, cure: str) -> Line:

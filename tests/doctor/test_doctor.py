@@ -173,11 +173,12 @@ def test_a_version_that_is_stated_does_not_make_an_engine(tmp_path):
 def test_a_folder_that_cannot_be_written(tmp_path):
     path = config(tmp_path)
     values = yaml.safe_load(path.read_text())
-    values["host"]["scratch_dir"] = "/proc/nowhere"
+    values["host"] |= {"scratch_dir": f"{path}/scratch", "lease_dir": f"{path}/leases"}
     path.write_text(yaml.safe_dump(values))
-    line = seen(path)["disk there"]
-    assert line.status is Status.WRONG
-    assert "host.scratch_dir" in line.cure
+    found = seen(path)
+    assert found["disk there"].text == f"{path}/scratch (host.scratch_dir) cannot be written"
+    assert found["leases"].text == f"{path}/leases (host.lease_dir) cannot be written"
+    assert (found["disk there"].status, found["leases"].status) == (Status.WRONG, Status.WRONG)
 
 
 NVIDIA_SMI = """#!/bin/sh
