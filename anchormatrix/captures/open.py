@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from anchormatrix.captures.ascend import RankKernels, read_kernel_details
+from anchormatrix.captures.ascend_files.raw import folders_without, is_raw, refuse_raw
 from anchormatrix.captures.ascend_files.step_tables import is_cluster_table, read_step_tables
 from anchormatrix.captures.ascend_files.trace_view import is_trace_view, read_trace_view
 from anchormatrix.captures.csvfile import holds_rows
@@ -55,6 +56,7 @@ def load_capture(directory: Path | str, *, limit_pct: float = LIMIT_PCT, every_r
         return _load_trace_views(root, views, limit_pct, every_rank)
     if traces:
         return _load_kineto(root, traces, _of_other_ranks(root, written, traces), limit_pct, every_rank)
+    refuse_raw(root)
     raise InputError(
         f"holds no profiler output ({len(files)} files)",
         where=str(root),
@@ -140,7 +142,10 @@ def _load_ascend(
     held = [path for path in kernel_files if holds_rows(path)]
     empty = {path: ranks[path] for path in kernel_files if path not in held}
     findings = _left_out(empty, "holds no row", bool(held), every_rank)
-    bare = {folder: _stated_rank(root, folder / "x") for folder in _without(root, (*kernel_files, *step_files))}
+    bare = {folder: _stated_rank(root, folder / "x") for folder in folders_without(root, (*kernel_files, *step_files))}
+    raw = {folder: rank for folder, rank in bare.items() if is_raw(folder)}
+    findings += _left_out(raw, "holds raw data that was not analysed", True, every_rank)
+    bare = {folder: rank for folder, rank in bare.items() if folder not in raw}
     findings += _left_out(bare, "holds neither kernels nor steps", True, every_rank)
     read = [one for one in _read_all(held, read_kernel_details) if isinstance(one, RankKernels)]
     for path, one in zip(held, read, strict=True):
@@ -162,12 +167,6 @@ def _load_ascend(
         notes=tuple(notes),
         findings=(*findings, *contradictions, *name_findings(kernels)),
     )
-
-
-def _without(root: Path, files: Iterable[Path]) -> list[Path]:
-    """Return the folders of ranks below ``root`` (``…_ascend_pt``, as torch_npu names them) with none of the files."""
-    folders = (path for path in root.rglob("*_ascend_pt") if path.is_dir())
-    return sorted(path for path in folders if not any(one.is_relative_to(path) for one in files))
 
 
 def _left_out(empty: Mapping[Path, int | None], what: str, others: bool, every_rank: bool) -> list[Finding]:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from msgspec.structs import asdict, replace
 
+from anchormatrix.captures.ascend_files.raw import ANALYSED, analyse_command, raw_listed
+from anchormatrix.captures.ascend_files.raw import FOLDER as FOLDER_OF_RANK
 from anchormatrix.captures.stretch import slow_by_itself
 from anchormatrix.errors import HostError
 from anchormatrix.hosts.base import Host
@@ -66,12 +68,14 @@ def fetch_capture(capture: Capture, host: Host, directory: str, folder: Path, se
     ``capture.json`` beside them.
 
     An earlier capture of the form is replaced; with ``capture.keep: all`` it is first moved to
-    ``capture-<time it was made>``. When nothing usable comes back, the earlier one is left alone and not used.
+    ``capture-<time it was made>``. When nothing usable comes back, the earlier one is left alone and not used. What
+    torch_npu has only recorded is analysed first, by the engine's own Python; ``reason`` says where that fails.
     """
     folder.mkdir(parents=True, exist_ok=True)
     name = FOLDER if capture.tier is FEW else f"{FOLDER}-{capture.tier}"
     fetched = Path(tempfile.mkdtemp(prefix=".capture.", dir=folder))
     try:
+        not_analysed = _analyse(host, directory, settings)
         try:
             host.fetch(directory, fetched / name)
         except HostError as error:
@@ -83,6 +87,7 @@ def fetch_capture(capture: Capture, host: Host, directory: str, folder: Path, se
         tables = [path for path in files if path.name == _KERNELS]
         if tables and not any(_has_rows(path) for path in tables):
             return replace(capture, status=CaptureStatus.EMPTY, reason=f"the profiler's {_KERNELS} have no rows")
+        capture = replace(capture, reason=not_analysed or capture.reason)
         done = replace(capture, directory=str(folder / name), files=len(sizes), size_mb=round(sum(sizes) / 1e6, 3))
         made = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
         write_record(fetched / name / "capture.json", CaptureFile(**asdict(done), made=made))
@@ -90,6 +95,24 @@ def fetch_capture(capture: Capture, host: Host, directory: str, folder: Path, se
         return done
     finally:
         shutil.rmtree(fetched, ignore_errors=True)
+
+
+def _analyse(host: Host, directory: str, settings: Settings) -> str:
+    """Analyse the folders of torch_npu's profiler that hold raw data only; return why that was not possible."""
+    made = [word for name in ANALYSED for word in ("-o", "-name", name)]
+    try:
+        listed = host.run(
+            ("find", directory, "-type", "d", "-name", FOLDER_OF_RANK, *made),
+            timeout_s=settings.host.command_timeout_s,
+            check=False,
+        )
+        raw = raw_listed(listed.stdout.splitlines())
+        if raw:
+            command = analyse_command(settings.engine.python, raw)
+            host.run(command, env=settings.engine.env, timeout_s=settings.engine.request_timeout_s)
+    except HostError as error:
+        return f"the profiler's raw data could not be analysed: {error}"
+    return ""
 
 
 def _has_rows(table: Path) -> bool:

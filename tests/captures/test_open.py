@@ -241,3 +241,17 @@ def test_a_trace_with_metadata_only_does_not_refuse_the_others_unless_asked(tmp_
     assert (capture.ranks, [(one.kind, one.ranks) for one in capture.findings]) == ((0,), [("empty_rank", (1,))])
     with pytest.raises(InputError, match=r"rank1\.json: holds no kernel and no operator"):
         load_capture(tmp_path, every_rank=True)
+
+
+def test_raw_data_of_torch_npu_is_refused_with_the_command_that_analyses_it(tmp_path):
+    folder = tmp_path / "diffusion_rank0" / "host_7_20261203_ascend_pt"
+    (folder / "FRAMEWORK").mkdir(parents=True)
+    (folder / "PROF_000001_20261203_ABC").mkdir()
+    (folder / "profiler_info_0.json").write_text("{}")
+    with pytest.raises(InputError, match="raw data of torch_npu's profiler") as refused:
+        load_capture(tmp_path)
+    assert "from torch_npu.profiler.profiler import analyse" in str(refused.value)
+    assert str(refused.value).endswith(str(folder))
+    ascend(tmp_path, "diffusion_rank1/host_8_20261203_ascend_pt")
+    (finding,) = load_capture(tmp_path).findings
+    assert finding.text == f"rank 0 is left out: {folder} holds raw data that was not analysed"
