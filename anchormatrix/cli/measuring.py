@@ -54,7 +54,7 @@ def read_orders(args: argparse.Namespace) -> tuple[Settings, Contract, Path]:
 
 
 @contextlib.contextmanager
-def open_rig(settings: Settings) -> Iterator[Rig]:
+def open_rig(settings: Settings, contract: Contract) -> Iterator[Rig]:
     """Open the host and close it again on every way out: what was started is stopped first.
 
     SIGTERM and SIGINT are such ways, and so is the end of the Snakemake that this command belongs to.
@@ -62,9 +62,12 @@ def open_rig(settings: Settings) -> Iterator[Rig]:
     for ending in _ENDINGS:
         signal.signal(ending, _leave)
     follow_owner()
+    engine = open_engine(settings, contract.framework_version)
+    if engine.caution:
+        say(engine.caution)
     host = open_host(settings.host)
     try:
-        yield Rig(host, open_device(settings.device), open_engine(settings), settings, say)
+        yield Rig(host, open_device(settings.device), engine, settings, say)
     finally:
         host.close()
 

@@ -153,7 +153,8 @@ def check_triggers(results: Path, plan: RunPlan | None, settings: Settings) -> l
     for size, lines in sorted(known.items()):
         before = lines[-1]
         planned = plan.find(before.contract) if plan else None
-        possible = candidates_of(settings, size, card_gb=planned.card_gb if planned else None).forms
+        card_gb, version = (planned.card_gb, planned.engine_version) if planned else (None, "")
+        possible = candidates_of(settings, size, card_gb=card_gb, version=version).forms
         now = msgspec.structs.replace(
             before, facts=step_facts(settings), possible=tuple(form.name for form in possible)
         )

@@ -27,11 +27,16 @@ def engine(visit: Visit) -> Iterator[Line]:
         found = visit.host.run(("sh", "-c", 'command -v -- "$1"', "sh", program), timeout_s=visit.limit_s, check=False)
         if found.returncode:
             raise missing_program(program, settings.host.alias, "of the host, with host.path")
-        known = open_engine(settings).limits().release
+        opened = open_engine(settings, version)
     except AnchorMatrixError as error:
         yield failed("engine", error, "install it there, or correct engine.command and engine.version")
         return
     stated = " (as the configuration states)" if isinstance(settings.engine.version, str) else ""
+    if opened.caution:
+        cure = "go on with it, and look twice at what the log told; or install a release that is known"
+        yield wrong("engine", f"{opened.caution}{stated}", cure)
+        return
+    known = opened.limits().release
     yield ok("engine", f"{settings.engine.kind} {version}{stated}; which forms it can split is known of {known}")
 
 

@@ -60,12 +60,15 @@ class EngineLimits:
 
 
 class Engine(Protocol):
-    """One serving engine, made from a run's :class:`~anchormatrix.records.settings.whole.Settings`.
+    """One serving engine, made from a run's :class:`~anchormatrix.records.settings.whole.Settings` and the version that
+    the live host told (empty where nothing did).
 
-    It is found by its name among the entry points of the group ``anchormatrix.engines``.
+    It is found by its name among the entry points of the group ``anchormatrix.engines``. ``caution`` is what a person
+    must know of that version; empty where it is a known release.
     """
 
     name: str
+    caution: str
 
     def limits(self) -> EngineLimits:
         """What it can split for the configured model."""

@@ -11,8 +11,8 @@ from anchormatrix.records.settings.whole import Settings
 GROUP = "anchormatrix.engines"
 
 
-def open_engine(settings: Settings) -> Engine:
-    """Return the engine whose entry point is called ``engine.kind``.
+def open_engine(settings: Settings, version: str = "") -> Engine:
+    """Return the engine whose entry point is called ``engine.kind``, for the ``version`` of it that the host told.
 
     Raises :class:`ConfigError` when none is, when two packages offer one of that name, or when it cannot be loaded.
     """
@@ -31,7 +31,7 @@ def open_engine(settings: Settings) -> Engine:
         raise ConfigError(f"{packages} offer an engine {kind!r} each", where="engine.kind", todo="keep one of them")
     (point,) = found.values()
     try:
-        engine: Engine = point.load()(settings)
+        engine: Engine = point.load()(settings, version)
     except (ImportError, AttributeError) as error:
         raise ConfigError(
             f"the engine {kind!r} of {_package(point)} cannot be loaded: {error}",

@@ -92,10 +92,17 @@ def ramp_of(rows: Sequence[Row], steady_pct: float) -> Ramp:
 
 
 def remarks(
-    rows: Sequence[Row], ramp: Ramp, closure: float | None, proof: Proof, log: ServeLog, steady_pct: float
+    rows: Sequence[Row],
+    ramp: Ramp,
+    closure: float | None,
+    proof: Proof,
+    log: ServeLog,
+    steady_pct: float,
+    caution: str,
 ) -> tuple[Remark, ...]:
-    """What a reader must know of a measured session beside its numbers."""
-    found = []
+    """What a reader must know of a measured session beside its numbers; ``caution`` is what the engine says of its own
+    version."""
+    found = [Remark("release", caution)] if caution else []
     for steps in sorted({row.sent.steps for row in rows}):
         prints = {row.sent.response.fingerprint for row in rows if row.sent.steps == steps} - {None}
         if len(prints) > 1:

@@ -206,7 +206,7 @@ class _Try:
             proof=proof,
             ramp=ramp,
             log=counts_of(log, rows, closure),
-            findings=remarks(rows, ramp, closure, proof, log, steady_pct) if measured else (),
+            findings=remarks(rows, ramp, closure, proof, log, steady_pct, self.rig.engine.caution) if measured else (),
             capture=self.capture,
             output=Answer(kept[0], kept[1].media) if kept else None,
             stop=stop_of(served.stopped),

@@ -15,14 +15,14 @@ from anchormatrix.records.settings.values import Design
 from anchormatrix.records.settings.whole import Settings
 
 
-def candidates_of(settings: Settings, size: int, *, card_gb: float | None = None) -> Candidates:
+def candidates_of(settings: Settings, size: int, *, card_gb: float | None = None, version: str = "") -> Candidates:
     """The forms to measure on ``size`` cards, and every other one with its reason.
 
     ``forms: auto`` enumerates, a list is checked; the model's rules, then the engine's, then (with ``card_gb``, the
     memory of one card) the memory gate, which may replace a form by its offloaded variant. Of the forms that ``auto``
     finds, ``matrix.most_forms`` are kept.
     """
-    model, engine = settings.model, open_engine(settings)
+    model, engine = settings.model, open_engine(settings, version)
     limits, chunks = engine.limits(), settings.selection.mask_chunks
     if isinstance(settings.matrix.forms, str):
         found = enumerate_forms(model, size, limits, chunks=chunks, refusal=engine.refusal)

@@ -31,15 +31,15 @@ def make_run_plan(
 
     ``noise_of`` tells what is known of the noise between server starts under a contract.
     """
-    windows = matrix_design(settings).windows
+    windows, version = matrix_design(settings).windows, live.stack.framework_version
     known: dict[tuple[int, float | None], Candidates] = {}
     contracts = []
     for planned in chosen.contracts:
         card_gb = live.health.memory_gb(planned.cards)
         key = planned.size, card_gb
         if key not in known:
-            known[key] = candidates_of(settings, planned.size, card_gb=card_gb)
-        contracts.append(_contract_plan(planned, card_gb, known[key], windows, noise_of(planned)))
+            known[key] = candidates_of(settings, planned.size, card_gb=card_gb, version=version)
+        contracts.append(_contract_plan(planned, card_gb, known[key], windows, noise_of(planned), version))
     return RunPlan(contracts=tuple(contracts))
 
 
@@ -77,6 +77,7 @@ def _contract_plan(
     candidates: Candidates,
     windows: int,
     noise: StartNoise | None,
+    version: str,
 ) -> ContractPlan:
     forms = tuple(form.name for form in candidates.forms)
     return ContractPlan(
@@ -92,5 +93,6 @@ def _contract_plan(
         ),
         windows=windows,
         noise=noise,
+        engine_version=version,
         sessions=tuple(PlannedSession(form=form, window=window) for form, window in sequence(forms, windows)),
     )

@@ -36,7 +36,7 @@ class ContractPlan(Record, frozen=True, kw_only=True):
     ``state`` is the health and occupancy of its cards as one word; ``card_gb`` the memory of its smallest card in
     10⁹ bytes, None when unknown, and ``memory_unchecked`` says then that no form was held against it. ``forms`` are in
     the order of the first window, ``sessions`` in the order they run. ``noise`` is how far server starts differ on
-    cards like these, by history; None when too little is known.
+    cards like these, by history; None when too little is known. ``engine_version`` is what the host told.
     """
 
     id: str
@@ -50,6 +50,7 @@ class ContractPlan(Record, frozen=True, kw_only=True):
     windows: int
     sessions: tuple[PlannedSession, ...]
     noise: StartNoise | None = None
+    engine_version: str = ""
 
 
 class RunPlan(FileRecord, frozen=True, kw_only=True):

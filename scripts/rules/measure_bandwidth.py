@@ -42,7 +42,7 @@ def main() -> int:
         for order in orders:
             print(shlex.join(sweep_argv(order, settings)))
         return 0
-    with open_rig(settings) as rig:
+    with open_rig(settings, contract) as rig:
         sweep = run_sweep(orders, contract, rig.host, rig.device, settings, say)
     write_record(args.out or results / "bandwidth" / f"{contract.id}.json", sweep)
     return 0

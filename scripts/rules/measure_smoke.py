@@ -37,7 +37,7 @@ def main() -> int:
         raise ConfigError(f"no form of {contract.size} cards is configured", where="matrix.forms", todo="give --form")
     if args.deadline and not args.dry_run:
         require_time(f"smoke of {contract.id}", args.deadline, None, datetime.now())
-    with open_rig(settings) as rig:
+    with open_rig(settings, contract) as rig:
         if args.dry_run:
             rig.device.read(rig.host, timeout_s=settings.host.command_timeout_s)
             command = smoke_command(contract, forms[0], rig, rig.host.free_port())

@@ -56,7 +56,7 @@ def main() -> int:
         check_deadline(
             settings.history.file, Place(contract.id, form.name, args.window), args.night, args.deadline, datetime.now()
         )
-    with open_rig(settings) as rig:
+    with open_rig(settings, contract) as rig:
         if args.dry_run:
             command = planned_command(order, rig)
             print(

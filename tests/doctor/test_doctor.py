@@ -65,7 +65,7 @@ def test_the_virtual_host_is_well(tmp_path):
         "model": Status.NOT_CHECKED,
         "figures": Status.NOT_CHECKED,
     }
-    assert found["engine"].text.startswith("vllm-omni 0.26.0; ")
+    assert found["engine"].text.startswith("vllm-omni 0.30.0; ")
     assert found["memory of 2"].text == "tp1-usp2 42.2 GB, tp2-usp1 34.5 GB of 99.1 GB usable per card"
     assert "`hf download Wan-AI/Wan2.2-T2V-A14B-Diffusers` there does it now" in found["model"].text
 

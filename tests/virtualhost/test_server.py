@@ -345,7 +345,7 @@ def test_version(tmp_path):
     done = subprocess.run(
         [sys.executable, str(VLLM), "--version"], env=env, capture_output=True, text=True, timeout=20, check=True
     )
-    assert done.stdout == "0.26.0\n"
+    assert done.stdout == "0.30.0\n"
 
 
 def launch(*flags: str, visible: str = "0,1,2,3"):

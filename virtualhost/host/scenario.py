@@ -189,7 +189,7 @@ class LogStyle:
 class Serving:
     """The serving process: virtual durations, the real length of a virtual second, and what it calls itself."""
 
-    version: str = "0.26.0"
+    version: str = "0.30.0"
     startup_s: float = 41.0
     stop_s: float = 2.0
     time_scale: float = 0.0005

@@ -8,6 +8,7 @@ from anchormatrix.engines.base import EngineLimits, EngineRule
 from anchormatrix.engines.vllm_omni.launch import VllmOmni
 from anchormatrix.records.form import Form
 from anchormatrix.records.settings.values import Tier
+from anchormatrix.records.settings.whole import Settings
 
 
 class DummyRun(VllmOmni):
@@ -18,6 +19,10 @@ class DummyRun(VllmOmni):
     """
 
     name = "dummy-run"
+
+    def __init__(self, settings: Settings, version: str = "") -> None:
+        """The version told is that of its environment, torch and diffusers; its server is this project's own."""
+        super().__init__(settings)
 
     def limits(self) -> EngineLimits:
         """Diffusers' parallel attention has neither pipeline stages nor all-gather-KV, and pads nothing."""

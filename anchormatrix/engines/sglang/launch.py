@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from anchormatrix.engines.base import EngineLimits, EngineRule, ServeCommand
 from anchormatrix.engines.client import Client, Response, ServerFiles
 from anchormatrix.engines.launching import collective_env, filled_command
+from anchormatrix.engines.releases import caution, nearest
 from anchormatrix.engines.sglang.client import SglangClient
 from anchormatrix.engines.sglang.parse import parse_log
 from anchormatrix.engines.timing import ServeLog
@@ -21,6 +22,7 @@ from anchormatrix.records.settings.values import ANCHOR, DeviceKind, Tier
 from anchormatrix.records.settings.whole import Settings
 
 _RELEASE = "SGLang diffusion 0.5.23"
+_KNOWN = ((0, 5, 23),)
 _PLACES = {
     EngineRule.AG: "(runtime/server_args/server_args.py:1768)",
     EngineRule.HEADS: "(runtime/layers/usp.py:389)",
@@ -37,11 +39,13 @@ class Sglang:
 
     name = "sglang"
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, version: str = "") -> None:
         self._engine = settings.engine
         self._workload = settings.workload
         self._capture = settings.capture
         self._device = settings.device.kind
+        taken, same = nearest(version, _KNOWN)
+        self.caution = caution("SGLang", version, taken, same=same) if version else ""
 
     def limits(self) -> EngineLimits:
         """See :class:`~anchormatrix.engines.base.Engine`. On a CPU attention has no log-sum-exp, which a ring needs."""

@@ -12,6 +12,7 @@ from anchormatrix.engines.launching import collective_env, filled_command
 from anchormatrix.engines.timing import ServeLog
 from anchormatrix.engines.vllm_omni.client import OmniClient
 from anchormatrix.engines.vllm_omni.parse import parse_serve_log
+from anchormatrix.engines.vllm_omni.releases import release_of
 from anchormatrix.engines.vllm_omni.switches import of_forms
 from anchormatrix.errors import ConfigError, EngineError
 from anchormatrix.records.form import Form
@@ -29,7 +30,6 @@ _STEPWISE = "--step-execution"
 # Without it a form on one card runs in the HTTP server's own process, others in workers (0.30.0,
 # diffusion/executor/abstract.py:37-60): the same conditions for all.
 _WORKERS = ("--distributed-executor-backend", "mp")
-_RELEASE = "vllm-omni 0.30"
 # By the names under which they are served: models whose layers it splits over pipeline stages (PipelineParallelMixin),
 # and models whose sequence it pads (auto_pad in their _sp_plan).
 _PIPELINED = re.compile(r"wan-?2\.?[12].*(?:t2v|i2v)", re.IGNORECASE)
@@ -58,7 +58,7 @@ class VllmOmni:
 
     name = "vllm-omni"
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, version: str = "") -> None:
         if word := of_forms(settings.engine.extra_args):
             todo = "leave it out and name it in matrix.forms"
             raise ConfigError(f"{word} is for a form to name", where="engine.extra_args", todo=todo)
@@ -66,13 +66,15 @@ class VllmOmni:
         self._workload = settings.workload
         self._capture = settings.capture
         self._device = settings.device.kind
+        self._release = release_of(version)
+        self.caution = self._release.caution
 
     def limits(self) -> EngineLimits:
         """See :class:`~anchormatrix.engines.base.Engine`. ``--ulysses-mode advanced_uaa`` pads heads and sequence."""
         uneven = "advanced_uaa" in " ".join(self._engine.extra_args)
         return EngineLimits(
-            release=_RELEASE,
-            degrees=("tp", "usp", "ring", "ag", "cfg", *(["pp"] if _PIPELINED.search(self._engine.model) else [])),
+            release=self._release.name,
+            degrees=tuple(self._known_degrees()),
             ag_with_ulysses=False,
             pads_heads=uneven,
             pads_sequence=uneven or bool(_PADDED.search(self._engine.model)),
@@ -81,6 +83,10 @@ class VllmOmni:
 
     def refusal(self, form: Form) -> str | None:
         """See :class:`~anchormatrix.engines.base.Engine`."""
+        if not self._release.has_stage_lines:
+            return f"{self._release.name} logs no stage times (0.18 is the first that does): nothing can be measured"
+        if form.offload == "distributed-layerwise-offload" and not self._release.has_gather:
+            return f"{self._release.name} has no {form.offload}: 0.26 is the first that does"
         if form.offload == "distributed-layerwise-offload" and form.sequence_degree == 1:
             return "distributed layerwise offload shares weights over the sequence group, and the form has none"
         if form.mask_chunks > 1 and not self._has_mask_switch():
@@ -118,7 +124,7 @@ class VllmOmni:
             *filled_command(self._engine.command, env),
             *("serve", self._engine.model, "--omni", "--host", "127.0.0.1", "--port", str(port)),
             *self._degrees(form),
-            *_WORKERS,
+            *(_WORKERS if self._release.has_one_card_in_process else ()),
             "--enable-diffusion-pipeline-profiler",
             *profiler,
             *([_OFFLOAD_FLAGS[form.offload]] if form.offload else []),
@@ -152,6 +158,15 @@ class VllmOmni:
     def capture_request_steps(self, few: int) -> int:
         """The profiler covers the whole request, so the request is as short as the capture shall be."""
         return min(few, self._capture.steps)
+
+    def _known_degrees(self) -> Iterable[str]:
+        """The kinds of parallelism that the release has, for the model that it serves."""
+        yield from ("tp", "usp", "ring")
+        if self._release.has_gather:
+            yield "ag"
+        yield "cfg"
+        if self._release.has_pipeline and _PIPELINED.search(self._engine.model):
+            yield "pp"
 
     def _degrees(self, form: Form) -> Iterable[str]:
         """Degrees a release may not know yet are named only when they are used."""

@@ -19,8 +19,9 @@ class TemplateEngine:
     """Launches of ``engine_template.server``."""
 
     name = "template"
+    caution = ""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, version: str = "") -> None:
         self._engine, self._workload = settings.engine, settings.workload
 
     def limits(self) -> EngineLimits:
