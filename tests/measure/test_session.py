@@ -97,7 +97,7 @@ def test_the_first_window_captures_after_the_repeats(tmp_path: Path) -> None:
     session = timed.session
     capture = session.capture
     assert (capture.status, capture.request, capture.files) == ("captured", 12, 1)
-    assert roles(timed).endswith("m10 c1")
+    assert roles(timed).endswith("m10 c4")
     folder = tmp_path / "results" / session.contract / FORM.name / "capture"
     assert (folder / "rank0" / "kernel_details.csv").exists()
     assert json.loads((folder / "capture.json").read_text())["status"] == "captured"
@@ -107,7 +107,7 @@ def test_the_first_window_captures_after_the_repeats(tmp_path: Path) -> None:
 def test_a_captured_step_that_was_slow_by_itself_is_captured_again_and_the_shorter_one_kept(tmp_path: Path) -> None:
     slow_twelfth = (0.87, 0.9, *[1.0] * 9, 2.0)
     timed, _ = measure(tmp_path, small_settings(capture={"enabled": True}), 1, ramp=slow_twelfth)
-    assert roles(timed).endswith("m4 m10 c1 c1")
+    assert roles(timed).endswith("m4 m10 c4 c4")
     assert (timed.session.capture.status, timed.session.capture.request) == ("captured", 13)
 
 
@@ -333,7 +333,7 @@ def test_a_dry_run_names_the_exact_command_and_requests(tmp_path: Path) -> None:
     rig = rig_of(world, small_settings(capture={"enabled": True}))
     command = planned_command(order(tmp_path, 1), rig)
     assert command.argv[:2] == ("vllm", "serve")
-    assert planned_requests(order(tmp_path, 1), rig)[-1] == "1 excluded request of 1 steps under the profiler"
+    assert planned_requests(order(tmp_path, 1), rig)[-1] == "1 excluded request of 4 steps under the profiler"
     assert world.servers == 0
 
 

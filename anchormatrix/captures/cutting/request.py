@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_STEP, _ALL = 1.5, 0.75  # of a step's time, and of all steps' together
+_STEP, _ALL = 1.5, 0.95  # of a step's time, and of all steps' together
 _SLACK = 2.0  # the device and the log do not begin and end together, and a capture stretches
 
 
@@ -25,9 +25,13 @@ class Request:
         """Whether so much time is that of one step (True) or of the whole request (False); None for neither."""
         if self.diffuse_s is None:
             return self.iterations < 2
-        if span_s <= _STEP * self.diffuse_s / self.iterations:
-            return True
-        return False if span_s >= _ALL * self.diffuse_s else None
+        if self.iterations > 1 and span_s >= _ALL * self.diffuse_s:
+            return False
+        a_step = span_s <= _STEP * self.diffuse_s / self.iterations
+        if self.iterations == 1:
+            return a_step
+        # Of two steps the captured one may well take most of the time: the profiler stretches it alone.
+        return True if a_step or self.iterations == 2 else None
 
     def may_take(self, span_s: float, whole_s: float) -> bool:
         """Whether the steps may be what takes ``span_s`` of a trace of ``whole_s``: like the server's seconds, or most

@@ -27,6 +27,7 @@ _OFFLOAD_FLAGS = {
 _MASK_PLACE = "{mask_chunks}"
 _CARDS_PLACE = "{cards}"
 _STEPWISE = "--step-execution"
+_TOLD_APART = 4  # steps: one that begins, one that ends, and two between that are alike
 # Without it a form on one card runs in the HTTP server's own process, others in workers (0.30.0,
 # diffusion/executor/abstract.py:37-60): the same conditions for all.
 _WORKERS = ("--distributed-executor-backend", "mp")
@@ -156,8 +157,11 @@ class VllmOmni:
         return ""
 
     def capture_request_steps(self, few: int) -> int:
-        """The profiler covers the whole request, so the request is as short as the capture shall be."""
-        return min(few, self._capture.steps)
+        """The profiler covers the whole request, so the request is as short as the capture shall be; but its steps are
+        told apart by their repetition, unless each is annotated."""
+        if _STEPWISE in self._engine.extra_args:
+            return min(few, self._capture.steps)
+        return max(_TOLD_APART, self._capture.steps)
 
     def _known_degrees(self) -> Iterable[str]:
         """The kinds of parallelism that the release has, for the model that it serves."""

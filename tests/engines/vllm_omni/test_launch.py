@@ -130,3 +130,9 @@ def test_expected_groups_multiply_to_the_world() -> None:
 def test_engines_are_opened_by_kind(settings: Settings) -> None:
     assert open_engine(settings).name == "vllm-omni"
     assert open_engine(engine_settings(settings, kind="dummy-run")).name == "dummy-run"
+
+
+def test_a_captured_request_has_enough_steps_to_tell_them_apart_unless_each_is_annotated(settings: Settings) -> None:
+    assert VllmOmni(settings).capture_request_steps(2) == 4
+    stepwise = engine_settings(settings, extra_args=("--step-execution",))
+    assert VllmOmni(stepwise).capture_request_steps(2) == 1
