@@ -109,6 +109,7 @@ def step_facts(settings: Settings) -> dict[str, Any]:
     facts |= {"engine.kind": settings.engine.kind, "engine.model": settings.engine.model}
     facts["engine.extra_args"] = " ".join(settings.engine.extra_args)
     facts |= {f"engine.env.{key}": value for key, value in settings.engine.env.items()}
+    facts |= {f"engine.options.{key}": value for key, value in canonical_values(dict(settings.engine.options)).items()}
     for key, value in workload.items():
         if isinstance(value, Mapping):
             facts |= {f"workload.{key}.{name}": item for name, item in value.items()}

@@ -12,13 +12,28 @@ from anchormatrix.engines.timing import ServeLog
 from anchormatrix.records.form import Form
 from anchormatrix.records.settings.values import Tier
 
+FILES_PLACE = "{files}"
+
 
 @dataclass(frozen=True)
 class ServeCommand:
-    """How to start a server. ``env`` is added to the host's environment."""
+    """How to start a server. ``env`` is added to the host's environment.
+
+    ``files`` are the texts that it reads, by file name: they are written into the session's own directory on the host
+    before it starts, and where there are any, ``{files}`` in ``argv`` and ``env`` stands for that directory.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    def placed(self, directory: str) -> ServeCommand:
+        """The command with its files in ``directory``."""
+        if not self.files:
+            return self
+        argv = tuple(word.replace(FILES_PLACE, directory) for word in self.argv)
+        env = {name: value.replace(FILES_PLACE, directory) for name, value in self.env.items()}
+        return ServeCommand(argv, env, self.files)
 
 
 class EngineRule(enum.StrEnum):

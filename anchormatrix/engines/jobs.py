@@ -23,8 +23,11 @@ def first_image(values: Mapping[str, Any]) -> bytes:
         raise RefusedError(f"no image in the answer: {short(values)}") from None
 
 
-def finished_job(client: HttpClient, path: str, job: dict[str, Any], *, timeout_s: float) -> tuple[str, dict[str, Any]]:
-    """Poll ``<path>/<id>`` of a job just made until it is completed; returns its address and its last state.
+def finished_job(
+    client: HttpClient, path: str, job: dict[str, Any], *, timeout_s: float, status_path: str = ""
+) -> tuple[str, dict[str, Any]]:
+    """Poll ``<path>/<id><status_path>`` of a job just made until it is completed; returns ``<path>/<id>`` and its last
+    state.
 
     Raises :class:`RefusedError` when it fails, is cancelled, or takes longer than ``timeout_s``.
     """
@@ -36,7 +39,7 @@ def finished_job(client: HttpClient, path: str, job: dict[str, Any], *, timeout_
         if time.monotonic() > deadline:
             raise RefusedError(f"job {name} is still {job.get('status')!r} after {timeout_s:.0f} s")
         time.sleep(_POLL_S)
-        job = json_object(client.get(f"{path}/{name}"))
+        job = json_object(client.get(f"{path}/{name}{status_path}"))
     if job["status"] != "completed":
         raise RefusedError(f"job {name} {job['status']}: {short(job.get('error') or 'no reason given')}")
     return f"{path}/{name}", job

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from anchormatrix.errors import ConfigError
+from anchormatrix.records.settings.things import EngineSettings
 from anchormatrix.records.settings.values import DeviceKind
 
 _ENV_PLACE = "{env}"
@@ -18,6 +20,16 @@ def filled_command(command: Iterable[str], env: Mapping[str, str]) -> Iterator[s
                 yield from ("--env", f"{name}={value}")
         else:
             yield part
+
+
+def refuse_options(engine: EngineSettings) -> None:
+    """Refuse entries of a configuration file for an engine that is given none. Raises :class:`ConfigError`."""
+    if engine.options:
+        raise ConfigError(
+            f"{engine.kind} reads no configuration file: {', '.join(engine.options)}",
+            where="engine.options",
+            todo="say it in engine.extra_args or engine.env",
+        )
 
 
 def collective_env(device: DeviceKind) -> dict[str, str]:

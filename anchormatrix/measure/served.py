@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
 
@@ -14,7 +14,7 @@ from anchormatrix.engines.client import Client, Response, ServerFiles
 from anchormatrix.engines.logs.lines import plain_lines
 from anchormatrix.engines.timing import Request, ServeLog
 from anchormatrix.errors import AnchorMatrixError, HostError
-from anchormatrix.hosts.base import Lease, RunningProcess, StopRecord, SupervisedCommand
+from anchormatrix.hosts.base import Host, Lease, RunningProcess, StopRecord, SupervisedCommand
 from anchormatrix.measure.causes import failure_of, first_errors, known_failure
 from anchormatrix.measure.rig import Rig
 from anchormatrix.records.requests import RequestStatus, Role
@@ -26,6 +26,7 @@ _LOG_LATE_S = 1.0  # lines of other ranks may follow the response
 _LOST_AFTER_S = 10.0  # at least this long after whole timing an answer is given up
 _LAST_LINES, _TAIL_CHARS = 3, 20_000
 _KILLED = (-9, 137)  # as a signal, and as a shell or container reports it
+_WRITE = 'printf %s "$2" > "$1"'  # a shell's own printf: a text of any length that fits a command
 
 
 class DidNotRunError(AnchorMatrixError):
@@ -148,7 +149,9 @@ class Served:
 
     def _start(self) -> None:
         port = self._host.free_port()
-        self.command = self._make_command(port)
+        directory = posixpath.dirname(self._log_path)
+        self.command = self._make_command(port).placed(directory)
+        write_files(self._host, directory, self.command.files, self._settings.host.command_timeout_s)
         engine = self._settings.engine
         supervised = SupervisedCommand(
             self.command.argv,
@@ -158,7 +161,7 @@ class Served:
             stop_command=[word.replace("{port}", str(port)) for word in engine.stop_command],
         )
         self._process = self._host.start(supervised, lease=self._lease)
-        files = ServerFiles(posixpath.dirname(self._log_path), lambda path: self._host.read_from(path, 0))
+        files = ServerFiles(directory, lambda path: self._host.read_from(path, 0))
         self._client = self._engine.client(f"http://127.0.0.1:{self._host.local_port(port)}", files)
 
     def _await_ready(self) -> None:
@@ -242,6 +245,12 @@ class Served:
             self._client.close()
         if self._process is not None and self.stopped is None:
             self.stopped = self._process.stop(grace_s=self._settings.engine.stop_grace_s)
+
+
+def write_files(host: Host, directory: str, files: Mapping[str, str], timeout_s: float) -> None:
+    """Write texts into files of a directory on a host. Raises :class:`HostError` when one cannot be written."""
+    for name, text in files.items():
+        host.run(("sh", "-c", _WRITE, "sh", posixpath.join(directory, name), text), timeout_s=timeout_s)
 
 
 def evidence(text: str) -> tuple[str, ...]:

@@ -127,6 +127,7 @@ def _contract(probe: HostProbe, settings: Settings, candidate: Candidate) -> Con
             **msgspec.to_builtins(settings.workload),
             "engine_args": list(settings.engine.extra_args),
             "engine_env": dict(settings.engine.env),
+            **({"engine_options": dict(settings.engine.options)} if settings.engine.options else {}),
         },
         tiers=msgspec.structs.asdict(settings.matrix.tiers),
     )

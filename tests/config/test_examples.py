@@ -20,7 +20,9 @@ EXAMPLES = sorted((ROOT / "config" / "examples").glob("*.yaml"))
 
 def test_the_readme_names_the_examples_that_exist():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"[\w-]+(?:-local|-ssh|-run|-sglang)\.yaml", readme)) == {path.name for path in EXAMPLES}
+    assert set(re.findall(r"[\w-]+(?:-local|-ssh|-run|-sglang|-lightx2v)\.yaml", readme)) == {
+        path.name for path in EXAMPLES
+    }
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

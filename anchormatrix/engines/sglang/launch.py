@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from anchormatrix.engines.base import EngineLimits, EngineRule, ServeCommand
 from anchormatrix.engines.client import Client, Response, ServerFiles
-from anchormatrix.engines.launching import collective_env, filled_command
+from anchormatrix.engines.launching import collective_env, filled_command, refuse_options
 from anchormatrix.engines.releases import caution, nearest
 from anchormatrix.engines.sglang.client import SglangClient
 from anchormatrix.engines.sglang.parse import parse_log
@@ -40,6 +40,7 @@ class Sglang:
     name = "sglang"
 
     def __init__(self, settings: Settings, version: str = "") -> None:
+        refuse_options(settings.engine)
         self._engine = settings.engine
         self._workload = settings.workload
         self._capture = settings.capture

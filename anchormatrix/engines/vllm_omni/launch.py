@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from anchormatrix.engines.base import EngineLimits, EngineRule, ServeCommand
 from anchormatrix.engines.client import Client, Response, ServerFiles
-from anchormatrix.engines.launching import collective_env, filled_command
+from anchormatrix.engines.launching import collective_env, filled_command, refuse_options
 from anchormatrix.engines.timing import ServeLog
 from anchormatrix.engines.vllm_omni.client import OmniClient
 from anchormatrix.engines.vllm_omni.parse import parse_serve_log
@@ -60,6 +60,7 @@ class VllmOmni:
     name = "vllm-omni"
 
     def __init__(self, settings: Settings, version: str = "") -> None:
+        refuse_options(settings.engine)
         if word := of_forms(settings.engine.extra_args):
             todo = "leave it out and name it in matrix.forms"
             raise ConfigError(f"{word} is for a form to name", where="engine.extra_args", todo=todo)

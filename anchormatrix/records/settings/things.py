@@ -73,7 +73,8 @@ class DeviceSettings(Section, frozen=True, kw_only=True):
 
 class EngineSettings(Section, frozen=True, kw_only=True):
     """The serving engine. ``kind`` names an installed one; ``command`` is what comes before ``serve``, ``python``
-    starts Python in its environment; both may be wrappers.
+    starts Python in its environment; both may be wrappers. ``options`` are entries of the engine's own configuration
+    file, for an engine that is given one.
     """
 
     kind: Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9._-]{0,63}$")]
@@ -82,6 +83,7 @@ class EngineSettings(Section, frozen=True, kw_only=True):
     version: TextOrCommand = ("vllm", "--version")
     python: Annotated[tuple[str, ...], Meta(min_length=1)] = ("python3",)
     extra_args: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
     env: Environment = field(default_factory=dict)
     load_s: Seconds | None = None
     ready_timeout_s: Seconds = 1800
