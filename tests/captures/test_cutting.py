@@ -220,7 +220,7 @@ def test_one_annotated_step_of_a_longer_request_is_a_step(tmp_path):
 def test_steps_that_take_another_time_than_the_server_says_are_a_finding(tmp_path):
     trace = made(PLAIN)
     request = asked(PLAIN, trace)
-    found = cut_trace(trace, replace(request, diffuse_s=1.3 * (request.diffuse_s or 0)), tmp_path)
+    found = cut_trace(trace, replace(request, diffuse_s=0.8 * (request.diffuse_s or 0)), tmp_path)
     assert [one.kind for one in found.findings] == ["cut_seconds"]
 
 
