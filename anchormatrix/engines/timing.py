@@ -80,7 +80,8 @@ class ServeLog:
     of progress bars. ``checks`` are what the ranks found of their own results: what was compared, relative distance,
     limit; ``denied`` what a worker said against a group or a switch, by its name, ``unproven`` why nothing proves one;
     ``offload`` and ``sparse`` what they said of launch features; ``findings`` what a reader must know of how the
-    log was read, ``remarks`` what may matter where a time is missing.
+    log was read, ``remarks`` what may matter where a time is missing, ``nearest`` the lines that look most like a time
+    where none was read.
     """
 
     requests: tuple[Request, ...]
@@ -95,6 +96,7 @@ class ServeLog:
     sparse: SparseSeen | None = None
     denied: Mapping[str, str] = field(default_factory=dict)
     unproven: Mapping[str, str] = field(default_factory=dict)
+    nearest: tuple[str, ...] = ()
     bars: int = 0
     spoiled: Mapping[str, int] = field(default_factory=dict)
     findings: tuple[str, ...] = ()
@@ -111,7 +113,8 @@ class ServeLog:
         seen = f"{len(self.requests)} requests, {self.stage_lines} stage lines and {self.bars} progress bars were seen"
         what = "no stage times" if not self.stage_lines else "no whole diffuse stage of a request"
         spoiled = ", ".join(f"{count} unusable: {why}" for why, count in self.spoiled.items())
-        return f"the server logs {what}; {'; '.join([seen, *filter(None, [spoiled]), *self.findings, *self.remarks])}"
+        near = f"nearest lines: {' | '.join(self.nearest)}" if self.nearest else ""
+        return "the server logs " + "; ".join(filter(None, [what, seen, spoiled, *self.findings, *self.remarks, near]))
 
     @property
     def lost_responses(self) -> int:

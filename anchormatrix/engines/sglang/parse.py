@@ -14,6 +14,7 @@ from typing import Any
 
 from anchormatrix.engines.client import Response, Told
 from anchormatrix.engines.logs.bars import Bar, contradiction, denoise_bars
+from anchormatrix.engines.logs.nearest import nearest_lines
 from anchormatrix.engines.pairing import one_for_each
 from anchormatrix.engines.sglang.dump import WHOLE
 from anchormatrix.engines.sglang.grammar import RawLog, Segment, read_log
@@ -59,6 +60,7 @@ def parse_log(text: str, responses: Sequence[Response] = ()) -> ServeLog:
         offload=_offload(raw.arguments, raw.world),
         bars=raw.early_bars + sum(len(runs) for segment in raw.segments for runs in segment.bars.values()),
         spoiled=dict(raw.spoiled),
+        nearest=() if any(segment.stages for segment in raw.segments) else nearest_lines(text),
         findings=tuple(findings),
     )
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from anchormatrix.engines.client import Response
 from anchormatrix.engines.logs.bars import Bar, agrees, clock, denoise_bars
 from anchormatrix.engines.logs.lines import Worker
+from anchormatrix.engines.logs.nearest import nearest_lines
 from anchormatrix.engines.timing import RankTiming, Request, ServeLog
 from anchormatrix.engines.vllm_omni.answers import give_steps, with_answers
 from anchormatrix.engines.vllm_omni.features import denials, offload_seen, sparse_seen
@@ -63,6 +64,7 @@ def parse_serve_log(text: str, responses: Sequence[Response] = (), *, switches: 
         sparse=sparse_seen(raw.features),
         denied={**denials(raw.features), **against},
         unproven=unproven,
+        nearest=() if ranks.timed else nearest_lines(text),
         bars=sum(len(runs) for segment in (raw.early, *raw.segments) for runs in segment.bars.values()),
         spoiled=dict(spoiled),
         findings=tuple(_findings(raw, ranks, drafts)),
