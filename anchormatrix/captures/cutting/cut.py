@@ -134,8 +134,13 @@ def _of_rank(capture: Capture, rank: int, kernels: pd.DataFrame, request: Reques
             best = _best(found, rows, request, rank)
             if best is not None:
                 return _by_repeats(kernels, main, best, each)
+    seen = frequent(raw)
+    wanted = {request.iterations, request.iterations * request.branches}
+    said = f"{seen} repeats were found where {request.expected}"
+    if seen in wanted:
+        said = f"much repeats {seen} times, as was expected, and not alike enough to tell where a step begins and ends"
     raise InputError(
-        f"the steps cannot be told from the kernels: {frequent(raw)} repeats were found where {request.expected}",
+        f"the steps cannot be told from the kernels: {said}",
         where=f"capture, rank {rank}",
         todo=_CURE,
     )
