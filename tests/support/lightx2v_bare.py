@@ -22,7 +22,7 @@ def _enter(name: str, folder: Path) -> None:
 
 
 _SOURCE = Path(next(iter(importlib.util.find_spec("lightx2v").submodule_search_locations)))  # type: ignore[union-attr, arg-type]
-for _name in ("", ".utils", ".models", ".models.runners", ".models.runners.z_image"):
+for _name in ("", ".utils", ".models", ".models.runners", ".models.runners.z_image", ".models.runners.qwen_image"):
     _enter(f"lightx2v{_name}", _SOURCE.joinpath(*_name.split(".")))
 
 import torch  # noqa: E402
@@ -50,6 +50,7 @@ class CpuDevice:
         dist.init_process_group(backend="gloo")
 
 
+from lightx2v.models.runners.qwen_image.qwen_image_runner import QwenImageRunner  # noqa: E402
 from lightx2v.models.runners.z_image.z_image_runner import ZImageRunner  # noqa: E402
 from PIL import Image  # noqa: E402
 
@@ -63,31 +64,45 @@ class _Transformer:
         self.scheduler.noise_pred = torch.zeros_like(self.scheduler.latents)  # type: ignore[attr-defined]
 
 
-class _TextEncoder:
+class _ZImageEncoder:
     def infer(self, texts: list[str]) -> tuple[list[torch.Tensor], None]:
         time.sleep(0.01)
         return [torch.zeros(len(text), 4) for text in texts], None
 
 
+class _QwenImageEncoder:
+    def infer(self, texts: list[str]) -> tuple[torch.Tensor, None, None]:
+        time.sleep(0.01)
+        return torch.zeros(1, max(1, len(texts[0])), 4), None, None
+
+
 class _Decoder:
     def decode(self, latents: torch.Tensor, info: object) -> list[Image.Image]:
         time.sleep(0.01)
-        pixels = (latents[0, 0].float() * 40 + 128).clamp(0, 255).to(torch.uint8).numpy()
-        return [Image.fromarray(pixels)]
+        pixels = (latents.float().flatten()[:256] * 40 + 128).clamp(0, 255).to(torch.uint8)
+        return [Image.fromarray(pixels.reshape(16, 16).numpy())]
 
 
-class BareRunner(ZImageRunner):
+class BareZImage(ZImageRunner):
     """Z-Image's own runner and scheduler, with nothing to load."""
 
     def load_model(self) -> None:
         """Models that only wait."""
-        self.model, self.text_encoders, self.vae = _Transformer(), [_TextEncoder()], _Decoder()
+        self.model, self.text_encoders, self.vae = _Transformer(), [_ZImageEncoder()], _Decoder()
 
 
-def init_runner(config: dict) -> BareRunner:
-    """The engine's own function of this name, for the one runner that is here (``lightx2v/infer.py:63``)."""
+class BareQwenImage(QwenImageRunner):
+    """Qwen-Image's own runner and scheduler, with nothing to load."""
+
+    def load_model(self) -> None:
+        """Models that only wait."""
+        self.model, self.text_encoders, self.vae = _Transformer(), [_QwenImageEncoder()], _Decoder()
+
+
+def init_runner(config: dict) -> ZImageRunner | QwenImageRunner:
+    """The engine's own function of this name, for the runners that are here (``lightx2v/infer.py:63``)."""
     torch.set_grad_enabled(False)
-    runner = BareRunner(config)
+    runner = {"z_image": BareZImage, "qwen_image": BareQwenImage}[config["model_cls"]](config)
     runner.init_modules()
     return runner
 

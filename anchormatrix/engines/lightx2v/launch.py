@@ -12,7 +12,7 @@ from anchormatrix.engines.base import FILES_PLACE, EngineLimits, EngineRule, Ser
 from anchormatrix.engines.client import Client, Response, ServerFiles
 from anchormatrix.engines.launching import collective_env, filled_command
 from anchormatrix.engines.lightx2v.client import LightX2VClient
-from anchormatrix.engines.lightx2v.models import COMMIT, RELEASE, why_not
+from anchormatrix.engines.lightx2v.models import COMMIT, RELEASE, UNSEEDED, UNSEEDED_PLACE, why_not
 from anchormatrix.engines.lightx2v.options import FILE, check_options, configuration, guided, task_of
 from anchormatrix.engines.lightx2v.parse import parse_log
 from anchormatrix.engines.timing import ServeLog
@@ -47,6 +47,7 @@ class LightX2V:
         self._workload = settings.workload
         self._device = settings.device.kind
         self._steps = settings.matrix.tiers.few
+        self._not_compared = settings.outputs.by_design
         self._model_class = str(settings.engine.options["model_cls"])
 
     def limits(self) -> EngineLimits:
@@ -69,6 +70,11 @@ class LightX2V:
             return f"{RELEASE} has no platform for device.kind {self._device}"
         if reason := why_not(self._model_class):
             return reason
+        if self._model_class == UNSEEDED and form.name not in self._not_compared:
+            return (
+                f"{RELEASE} seeds {UNSEEDED} for a server's first request alone ({UNSEEDED_PLACE}): its outputs cannot "
+                "be compared; name the form in outputs.by_design"
+            )
         if form.cfg > 1 and not guided(self._workload):
             return (
                 f"guidance is off (workload.guidance_scale {self._workload.guidance_scale:g}): no branches to deal out"

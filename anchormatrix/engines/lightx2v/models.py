@@ -19,6 +19,8 @@ MEASURED = MappingProxyType(
         "z_image": "models/schedulers/z_image/scheduler.py:419",
     }
 )
+# Its scheduler keeps its generator of random numbers from one request to the next, as no clear() takes it away.
+UNSEEDED, UNSEEDED_PLACE = "z_image", "models/schedulers/z_image/scheduler.py:446"
 _FIXED = (
     (re.compile(r"wan2\.[12](?!.*audio)"), "models/schedulers/wan/scheduler.py:15, :108"),
     (re.compile(r"hunyuan_video_1\.5"), "models/schedulers/hunyuan_video/scheduler.py:49"),

@@ -82,7 +82,7 @@ def test_a_picture_is_a_task_polled_and_fetched(tasks) -> None:
             "negative_prompt": "",
             "infer_steps": 4,
             "seed": 42,
-            "target_shape": [1024, 1024],
+            "target_shape": [1328, 1328],
         },
     )
     assert [path for path, _ in kind.asked[1:]] == [*["/v1/tasks/LA8H-0NL0/status"] * 3, "/v1/tasks/LA8H-0NL0/result"]

@@ -22,7 +22,7 @@ from anchormatrix.records.settings.whole import Settings
 
 ROOT = Path(__file__).resolve().parents[3]
 SETTINGS = load_settings(ROOT / "config" / "examples" / "nvidia-lightx2v.yaml")
-GUIDED = replace(SETTINGS, workload=replace(SETTINGS.workload, guidance_scale=4.0))
+PLAIN = replace(SETTINGS, workload=replace(SETTINGS.workload, guidance_scale=0.0))
 
 
 def with_options(settings: Settings = SETTINGS, **options: Any) -> Settings:
@@ -47,7 +47,16 @@ def test_the_configuration_finds_the_engine():
 def test_the_command_is_torchrun_with_a_rendezvous_of_its_own():
     assert command("tp1-usp2").argv == (
         *("torchrun", "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", "2", "-m", "lightx2v.server"),
-        *("--model_path", "/models/Z-Image-Turbo", "--model_cls", "z_image", "--host", "127.0.0.1", "--port", "8000"),
+        *(
+            "--model_path",
+            "/models/Qwen-Image-2512",
+            "--model_cls",
+            "qwen_image",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "8000",
+        ),
         *("--task", "t2i", "--config_json", "{files}/lightx2v.json", "--metric_port", "8002"),
     )
     assert command("tp1-usp2", port=65535).argv[-1] == "65533"
@@ -85,7 +94,7 @@ def test_every_rank_times_its_spans_and_sees_the_cards_of_the_group():
     ],
 )
 def test_the_file_says_every_degree(form: str, parallel: dict[str, Any]):
-    assert file_of(form, GUIDED)["parallel"] == parallel
+    assert file_of(form)["parallel"] == parallel
 
 
 def test_one_card_has_no_section_of_degrees_since_it_has_no_process_group():
@@ -93,14 +102,14 @@ def test_one_card_has_no_section_of_degrees_since_it_has_no_process_group():
 
 
 def test_the_file_holds_the_workload_and_the_user_s_own_entries():
-    values = file_of("tp1-usp2", with_options(GUIDED, parallel={"seq_p_fp8_comm": True}))
+    values = file_of("tp1-usp2", with_options(SETTINGS, parallel={"seq_p_fp8_comm": True}))
     assert (values["enable_cfg"], values["sample_guide_scale"], values["infer_steps"]) == (True, 4.0, 4)
     assert (values["attn_type"], values["feature_caching"]) == ("flash_attn3", "NoCaching")
     assert (values["cpu_offload"], values["max_custom_size"], values["min_custom_size"]) == (False, 1664, 256)
     assert values["parallel"]["seq_p_fp8_comm"] is True
     assert values["parallel"]["seq_p_size"] == 2
     assert "model_cls" not in values
-    assert file_of("tp1-usp2")["enable_cfg"] is False
+    assert file_of("tp1-usp2", PLAIN)["enable_cfg"] is False
 
 
 def test_a_large_picture_is_not_silently_another_size():
@@ -119,13 +128,25 @@ def test_layerwise_offload_is_that_of_blocks():
         ("tp1-usp2+cpu-offload", "moves the whole transformer in a request's first and last step"),
         ("tp1-usp2+distributed-layerwise-offload", "each rank streams whole blocks"),
         ("tp1-usp2+mask4", "seq_p_head_parallel"),
-        ("tp1-usp1-cfg2", "guidance is off (workload.guidance_scale 0)"),
     ],
 )
 def test_what_it_cannot_do_is_refused_by_name(form: str, why: str):
     assert why in str(LightX2V(SETTINGS).refusal(parse_form(form)))
     with pytest.raises(EngineError):
         command(form)
+
+
+def test_branches_that_a_model_without_guidance_does_not_have_are_not_dealt_out():
+    assert LightX2V(SETTINGS).refusal(parse_form("tp1-usp1-cfg2")) is None
+    refusal = LightX2V(PLAIN).refusal(parse_form("tp1-usp1-cfg2"))
+    assert refusal == "guidance is off (workload.guidance_scale 0): no branches to deal out"
+
+
+def test_a_model_whose_seed_counts_once_is_measured_when_its_outputs_are_not_compared():
+    settings, form = with_options(model_cls="z_image"), parse_form("tp1-usp2")
+    assert "its outputs cannot be compared; name the form in outputs.by_design" in str(LightX2V(settings).refusal(form))
+    named = replace(settings, outputs=replace(settings.outputs, by_design=("tp1-usp2",)))
+    assert LightX2V(named).refusal(form) is None
 
 
 @pytest.mark.parametrize(
