@@ -15,17 +15,20 @@ from anchormatrix.planning.configured import sweep_settings
 from anchormatrix.records.attribution import Attribution
 from anchormatrix.records.bandwidth import SweepPoint
 from anchormatrix.records.form import parse_form
+from anchormatrix.records.requests import RequestRow, RequestStatus, Role
 from anchormatrix.records.session import Capture, CaptureStatus, SessionStatus
 from anchormatrix.records.settings.whole import Settings
 from anchormatrix.store.sessions import TimedSession
-from campaigns.starts import Starts
+from campaigns.starts import TIERS, Starts
 from virtualhost.host.state import HostState
+from virtualhost.server.exchange import Outcome
 from virtualhost.server.profiler import write_session_capture
+from virtualhost.server.serving import ServingSession
 from virtualhost.tools.collective_test import measure
 
 
 def attributions(starts: Starts, seen: Iterable[TimedSession], settings: Settings) -> Mapping[str, Attribution]:
-    """The attribution of every form measured in the first window, from the profiler's files of one of its steps."""
+    """The attribution of every form measured in the first window, from the profiler's files of one of its requests."""
     first = [timed for timed in seen if timed.session.window == 1 and timed.session.status is SessionStatus.MEASURED]
     return {timed.session.form: _attribution(starts, timed, settings) for timed in first}
 
@@ -34,12 +37,29 @@ def _attribution(starts: Starts, timed: TimedSession, settings: Settings) -> Att
     form, requests = timed.session.form, len(timed.requests)
     if (form, requests) not in starts.attributions:
         with tempfile.TemporaryDirectory() as folder:
-            served = starts.profiled(form, requests)
+            served, outcome = starts.profiled(form, requests)
             write_session_capture(served, Path(folder))
             capture = Capture(status=CaptureStatus.CAPTURED, request=served.requests, directory=folder)
             session = replace(timed.session, capture=capture)
-            starts.attributions[form, requests] = attribute_session(session, timed.requests, settings)
+            rows = (*timed.requests, _captured(served, outcome))
+            starts.attributions[form, requests] = attribute_session(session, rows, settings)
     return starts.attributions[form, requests]
+
+
+def _captured(served: ServingSession, outcome: Outcome) -> RequestRow:
+    """The row of the request that was captured."""
+    diffuse_s = next(seconds for name, seconds in outcome.durations.items() if name.endswith(".diffuse"))
+    return RequestRow(
+        request=served.requests,
+        role=Role.CAPTURE,
+        steps=TIERS["few"],
+        iterations=TIERS["few"],
+        diffuse_s=diffuse_s,
+        ranks=served.split.world,
+        status=RequestStatus.OK,
+        latency_s=outcome.virtual_s,
+        sent_s=0.0,
+    )
 
 
 def sweep(starts: Starts, forms: Iterable[str], settings: Settings) -> Curves:

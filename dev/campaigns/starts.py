@@ -86,13 +86,13 @@ class Starts:
         values = self.session(form, window).timed.values_s.get(tier, ())
         return sum(values) / len(values) if values else None
 
-    def profiled(self, form: str, requests: int) -> ServingSession:
-        """The server of a form's first start after so many requests and one more, which was profiled."""
+    def profiled(self, form: str, requests: int) -> tuple[ServingSession, Outcome]:
+        """The server of a form's first start after so many requests and one more, which was profiled, and what that one
+        brought."""
         start = _Start(self, form, 1, 0)
         for _ in range(requests):
             start.server.request(TIERS["few"])
-        start.server.request(TIERS["few"], profiled=True)
-        return start.server
+        return start.server, start.server.request(TIERS["few"], profiled=True)
 
 
 class _Start:

@@ -11,8 +11,24 @@ from pathlib import Path
 
 import pytest
 
+from anchormatrix.captures.cutting.cut import cut
+from anchormatrix.captures.cutting.request import Request
+from anchormatrix.captures.open import load_capture
+from virtualhost.host.model import DiT
+from virtualhost.host.scenario import Scenario
+from virtualhost.host.split import Split
 from virtualhost.server.chrome import write_kineto
-from virtualhost.server.profiler import EPOCH_NS, STYLES, AscendStyle, collective_name, write_ascend
+from virtualhost.server.exchange import parse_split
+from virtualhost.server.pipelines import Options
+from virtualhost.server.profiler import (
+    EPOCH_NS,
+    STYLES,
+    AscendStyle,
+    collective_name,
+    write_ascend,
+    write_session_capture,
+)
+from virtualhost.server.serving import ServingSession
 from virtualhost.step.steptable import captured, step_figures, without
 from virtualhost.truth.audit import FAULTS, audit
 from virtualhost.truth.brute_force import COMPUTE_CORES, common, measure, sweep, union
@@ -212,3 +228,47 @@ def test_audit_logs_add_up_to_their_truth(fault: str | None) -> None:
 def test_an_unknown_fault_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown transport fault 'gremlin'"):
         audit(2, 1, fault="gremlin")
+
+
+@pytest.mark.parametrize("form", ["tp1-usp4", "tp2-usp2", "tp1-usp4+mask4", "tp1-usp2-cfg2", "tp1-usp2-pp2"])
+def test_a_profiled_request_is_whole_and_its_steps_can_be_cut_out(form: str, tmp_path: Path) -> None:
+    """Text encoder, four steps and decoder are one step of the profiler; each cut step has the kernels of one."""
+    dit = DiT(layers=6, heads=8, kv_heads=8, head_dim=64, ffn_dim=2048, sequence_tokens=8192)
+    running = ServingSession(Scenario("quiet", dit=dit), parse_split(form), QUAD)
+    outcome = running.request(4, profiled=True)
+    folders = write_session_capture(running, tmp_path)
+    assert {row["Step Id"] for row in table(folders[0])} == {"1"}
+    whole = load_capture(tmp_path)
+    told = outcome.durations["Wan22Pipeline.diffuse"]
+    found = cut(whole, Request(4, branches=1 if "cfg" in form else 2, layers=6 // running.split.pp, diffuse_s=told))
+    steps, step = found.kernels["step"], running.captured_timeline()
+    for rank in step.ranks:
+        counts = steps[found.kernels["rank"] == rank].value_counts()
+        assert counts[1] == sum(kernel.op.stream != "copy" for kernel in step.kernels(rank))
+        assert max(counts[number] for number in (1, 2, 3, 4)) - min(counts[number] for number in (1, 2, 3, 4)) <= 1
+    mine = found.windows[found.windows["rank"] == 0]
+    assert (mine["end_ns"].max() - mine["start_ns"].min()) / 1e9 == pytest.approx(
+        told, rel=0.02
+    )  # ranks are logged up to 0.6 ms apart
+    first = (mine["end_ns"] - mine["start_ns"]).iloc[0]
+    assert first == pytest.approx(step.stage_ns[0], rel=1e-3)
+
+
+def test_files_of_a_session_lie_where_the_release_puts_them_on_npus(tmp_path: Path) -> None:
+    running = ServingSession(Scenario("quiet"), Split(usp=2), (0, 1))
+    assert write_session_capture(running, tmp_path) == []  # nothing was profiled
+    running.request(1, profiled=True)
+    write_session_capture(running, tmp_path)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names[2:] == ["diffusion_rank0", "diffusion_rank1"]
+    assert all(re.fullmatch(r"20261009-\d{6}_stage_0_rep_0_diffusion_\d{10}", name) for name in names[:2])
+    (folder,) = (tmp_path / "diffusion_rank1").iterdir()
+    assert re.fullmatch(r"virtual-ascend_238_20261009\d{9}_ascend_pt", folder.name)
+    assert (folder / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv").is_file()
+
+
+def test_stepwise_execution_captures_one_step(tmp_path: Path) -> None:
+    options = Options(model="Qwen/Qwen-Image", stepwise=True)
+    running = ServingSession(Scenario("quiet"), Split(usp=2), (0, 1), options=options)
+    running.request(4, profiled=True, profile_step=2)
+    assert running.captured_request() == running.captured_timeline()

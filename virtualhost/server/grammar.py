@@ -76,7 +76,7 @@ class Grammar:
         self.pids = tuple(pids)
         self.api = self._name("APIServer", server or min(pids) - 1)
         self.server = self.workers[0] if inline else self.api
-        self._epoch = epoch_seconds(epoch)
+        self.epoch_s = epoch_seconds(epoch)
 
     def _name(self, tag: str, pid: int) -> str:
         """A process as ``decorate_logs`` names it (vllm/utils/system_utils.py)."""
@@ -88,7 +88,7 @@ class Grammar:
 
     def stamp(self, clock_s: float) -> str:
         """Return the time of day as the log writes it."""
-        return _stamp(self._epoch + int(clock_s))
+        return _stamp(self.epoch_s + int(clock_s))
 
     def written(self, name: str, clock_s: float, where: str, text: str, *, level: str = "INFO") -> str:
         """Return a line of the process with this name; an empty name is a process that is not decorated yet."""
@@ -134,6 +134,24 @@ class Grammar:
         if ask.kind == "video":
             text += self.line(clock_s, "serving_video.py:627", "Video response encoding (MP4 bytes): 412.35 ms")
         return text + (self.access(ask.endpoint, 200) if ask.synchronous and not lost else "")
+
+    def profiling(self, clock_s: float, directory: str, *, start: bool) -> str:
+        """What is said when the profiler is switched on or off (``entrypoints/openai/api_server.py:2970-2999``,
+        ``diffusion/diffusion_engine.py:1276-1278``, ``platforms/npu/profiler.py:104``)."""
+        verb = "Starting" if start else "Stopping"
+        text = self.line(clock_s, f"api_server.py:{2970 if start else 2996}", f"{verb} profiler for stages: all")
+        if start:
+            prefix = f"stage_0_rep_0_diffusion_{self.epoch_s + int(clock_s)}"
+            engine = f"Starting diffusion profiling with prefix: {prefix}"
+            text += self.line(clock_s, "diffusion_engine.py:1276", engine)
+            return text + self.line(clock_s, "api_server.py:2973", "Profiler started.")
+        text += self.line(clock_s, "diffusion_engine.py:1278", "Stopping diffusion profiling...")
+        hint = (
+            "NPU profiler stopped. Use offline parsing to analyze: from torch_npu.profiler.profiler import analyse; "
+            f"analyse('{directory}/diffusion_rank0')"
+        )
+        text += self.worker_line(0, clock_s, "profiler.py:104", hint)
+        return text + self.line(clock_s, "api_server.py:2999", "Profiler stopped.")
 
     def failed(self, ask: Ask, clock_s: float) -> str:
         """What is said of a request that the pipeline failed (``entrypoints/openai/api_server.py:2254`` and ``:2760``,
@@ -202,7 +220,7 @@ class Grammar:
         """The collective library cannot set up a communicator: the vendor's own three lines, of the last rank."""
         rank = self.split.world - 1
         worker, pid = self.workers[rank], self.pids[rank]
-        moment = time.gmtime(self._epoch + int(clock_s))
+        moment = time.gmtime(self.epoch_s + int(clock_s))
         day = time.strftime("%Y-%m-%d-%H:%M:%S", moment)
         missing = ",".join(str(other) for other in range(1, self.split.world, 2))
         return (

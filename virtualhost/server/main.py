@@ -201,20 +201,21 @@ class Server:
         """Arm the profiler for the requests to come."""
         if self.session.plan.whole_session("capture_error"):
             return False
-        self._armed = True
+        self._armed, self.session.profiled = True, None
+        self._told_profiler(start=True)
         return True
 
     def stop_profile(self) -> None:
         """Write the capture."""
-        if self._armed:
-            self._armed = False
-            self._write_capture()
-
-    def _write_capture(self) -> None:
-        if self.launch.profile_dir is not None:
+        if self._armed and self.launch.profile_dir is not None:
             from virtualhost.server.profiler import write_session_capture  # noqa: PLC0415 - most servers never capture
 
             write_session_capture(self.session, self.launch.profile_dir)
+        self._armed = False
+        self._told_profiler(start=False)
+
+    def _told_profiler(self, *, start: bool) -> None:
+        self.log(self.session.grammar.profiling(self.session.clock_s, str(self.launch.profile_dir), start=start))
 
     def log(self, text: str) -> None:
         """Write to the log: standard output, unbuffered. A full disk does not stop a server."""

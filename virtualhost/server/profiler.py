@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import calendar
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,16 +82,16 @@ def write_ascend(
     style: AscendStyle = STYLES["910b"],
     step: int = 1,
     start_ns: int = EPOCH_NS,
-    prefix: str = "vllm-omni",
+    folder_of: Callable[[int], str] = "vllm-omni_rank{}_ascend_pt".format,
 ) -> list[Path]:
-    """Write ``<prefix>_rank<k>_ascend_pt/ASCEND_PROFILER_OUTPUT`` for every rank; return the rank folders.
+    """Write ``<folder_of(k)>/ASCEND_PROFILER_OUTPUT`` for every rank; return the rank folders.
 
     ``start_ns`` is the wall clock at which the captured step began. Copies from the host are not in the kernel table,
     as in the real tool's: only the wait they cause is visible.
     """
     folders = []
     for rank in timeline.ranks:
-        folder = directory / f"{prefix}_rank{rank}_ascend_pt"
+        folder = directory / folder_of(rank)
         output = folder / "ASCEND_PROFILER_OUTPUT"
         output.mkdir(parents=True, exist_ok=True)
         begin = start_ns + (style.skew_ns[rank] if rank < len(style.skew_ns) else 0)
@@ -184,9 +186,24 @@ def _communication(timeline: StepTimeline, rank: int, step: int, begin: int) -> 
 
 
 def write_session_capture(session: ServingSession, directory: Path) -> list[Path]:
-    """Write the profiler's files of one step of a session, as its scenario says, with the session's capture faults."""
-    plan = session.plan
-    folders = write_ascend(session.captured_timeline(), directory, style=STYLES[session.scenario.serving.capture_style])
+    """Write the profiler's files of a session's latest profiled request, with the session's capture faults; return the
+    folders of the ranks.
+
+    The layout is that of vllm-omni on NPUs (``platforms/npu/profiler.py:70-95``): beside the ranks' folders an empty
+    one of the session (``profiler/omni_torch_profiler.py:132-151``).
+    """
+    moment = time.gmtime(session.grammar.epoch_s + session.clock_s)
+    stamp, seconds = time.strftime("%Y%m%d-%H%M%S", moment), calendar.timegm(moment)
+    (directory / f"{stamp}_stage_0_rep_0_diffusion_{seconds}").mkdir(parents=True, exist_ok=True)
+    request = session.captured_request()
+    if request is None:
+        return []
+
+    def folder_of(rank: int) -> str:
+        return f"diffusion_rank{rank}/virtual-ascend_{session.pids[rank]}_{stamp.replace('-', '')}000_ascend_pt"
+
+    plan, style = session.plan, STYLES[session.scenario.serving.capture_style]
+    folders = write_ascend(request, directory, style=style, folder_of=folder_of)
     tables = [path for folder in folders for path in folder.rglob("*.csv")]
     if plan.whole_session("capture_empty"):
         for path in tables:

@@ -28,6 +28,7 @@ from virtualhost.server.pace import Pace
 from virtualhost.server.picture import Picture
 from virtualhost.server.pipelines import Options
 from virtualhost.server.request_log import RequestLog, Spent
+from virtualhost.step.request import Captured, whole_request
 from virtualhost.step.steptable import captured
 from virtualhost.step.timeline import StepTimeline
 
@@ -67,7 +68,7 @@ class ServingSession:
         self.clock_s = self.state.snapshot().clock_s + 30.0
         self.requests = 0
         self._log_cut, self._serving = False, False
-        self._captured: StepTimeline | None = None
+        self.profiled: Captured | None = None
         repeat = self.numbers.form_finished if scenario.timing.windows_differ else 0
         self._seed = f"{scenario.seed}|{self.cards}|{split.name}|{repeat}"
         self._pace = Pace(scenario, self.plan, self.split, self._seed)
@@ -115,28 +116,12 @@ class ServingSession:
             return self._broken(fault, chunks, ready / 2)
         if outcome := self._does_not_fit(chunks):
             return outcome
-        chunks += [Chunk(ready * 0.8, self._loaded(clock + ready * 0.8)), *self._warm_up(ready)]
+        late, form, layers = clock + ready * 0.8, self._form, self.scenario.dit.layers
+        loaded = startup_log.loaded_lines(grammar, late, self.options, form, layers, stages=self._log.stage_lines)
+        chunks += [Chunk(ready * 0.8, loaded), *self._warm_up(ready)]
         serving = startup_log.serving_lines(grammar, clock + ready, self.options, self.port)
         self._serving = True
         return self._advance([*chunks, Chunk(ready, serving)], ready)
-
-    def _loaded(self, clock_s: float) -> str:
-        """What the workers say once the weights are there."""
-        grammar, options, pipeline = self.grammar, self.options, self.pipeline
-        text = startup_log.profiler_lines(grammar, clock_s, pipeline) if self._log.stage_lines else ""
-        weights_gib = self._form.memory.weights_gb * 1e9 / 2**30
-        text += startup_log.loaded_lines(grammar, clock_s, weights_gib, self.scenario.serving.startup_s * 0.55)
-        dead = self._form.dead_offload
-        if dead is None or dead.logged:
-            text += startup_log.offload_text(grammar, clock_s, self.scenario.dit.layers)
-        else:
-            text += startup_log.refused_offload(grammar, clock_s, dead.text)
-        text += "" if options.eager else startup_log.uncompiled_lines(grammar, clock_s)
-        text += startup_log.cache_lines(grammar, clock_s, pipeline, options.cache)
-        text += startup_log.initialized_lines(grammar, clock_s)
-        return text + startup_log.engine_lines(
-            grammar, clock_s, stepwise=options.stepwise, warm=bool(pipeline.warm_frames)
-        )
 
     def _warm_up(self, ready_s: float) -> list[Chunk]:
         """The engine's own request before it serves: two steps of 512 × 512 without guidance, which end with the start
@@ -183,16 +168,16 @@ class ServingSession:
         plain = self._form.timeline(guided=guided)
         plain_s = plain.step_ns / 1e9 * LiveHost(self.scenario, self.state).slowdown(self.cards)
         steps_s = self._pace.step_times(plain_s, ask.steps, number, self.clock_s + encode_s, rng)
-        if profiled:
-            steps_s = self._capture(plain, steps_s, min(profile_step, len(steps_s) - 1))
         texts = 2 if guided else 1
         jitter = self.scenario.timing.decode_jitter_pct / 200
         decode_s = self.scenario.timing.decode_s * rng.uniform(1 - jitter, 1 + jitter)
         spent = Spent((encode_s / texts,) * texts, tuple(steps_s), decode_s, self.scenario.timing.overhead_s)
+        if profiled:
+            spent = self._capture(plain, spent, min(profile_step, len(steps_s) - 1))
         chunks.append(self._log.guidance(ask, self.clock_s, first=number == 1))
         ranks, lines = self._lines(spent, rng)
         if fault := self.plan.in_request(number, *_BREAKS):
-            done = min((fault.step or 1) - 1, len(steps_s))
+            done, steps_s = min((fault.step or 1) - 1, len(steps_s)), list(spent.steps_s)
             reached_s = encode_s + sum(ranks[0].steps_s[:done])
             drawn = [
                 chunk
@@ -215,18 +200,30 @@ class ServingSession:
         self._log_cut = self._log_cut or fault is not None
         return replace(outcome, durations=durations)
 
-    def _capture(self, step: StepTimeline, steps_s: list[float], kept: int) -> list[float]:
-        """Keep a step as the profiler sees it, and return the steps as long as the profiler makes them."""
-        plain = step.scaled(steps_s[kept] * 1e9 / step.step_ns)
-        self._captured = captured(plain, self.scenario.serving.capture_inflation)
-        stretch = self._captured.step_ns / plain.step_ns
-        return [step * stretch for step in steps_s]
+    def _capture(self, step: StepTimeline, spent: Spent, kept: int) -> Spent:
+        """Keep a request as the profiler sees it, and return its times as long as the profiler makes its steps."""
+        plain = step.scaled(spent.steps_s[kept] * 1e9 / step.step_ns)
+        seen = captured(plain, self.scenario.serving.capture_inflation)
+        ratios = tuple(one / spent.steps_s[kept] for one in spent.steps_s)
+        stretch = seen.step_ns / plain.step_ns
+        self.profiled = Captured(seen, ratios, spent.encodes_s, spent.decode_s)
+        return replace(spent, steps_s=tuple(one * stretch for one in spent.steps_s))
 
     def captured_timeline(self) -> StepTimeline:
         """The step of the latest profiled request; without one, a plain step as the profiler would see it."""
-        if self._captured is None:
-            self._captured = captured(self.timeline, self.scenario.serving.capture_inflation)
-        return self._captured
+        if self.profiled is None:
+            return captured(self.timeline, self.scenario.serving.capture_inflation)
+        return self.profiled.step
+
+    def captured_request(self) -> StepTimeline | None:
+        """What the profiler holds of the latest profiled request: all of it, with ``--step-execution`` one step.
+
+        ``diffusion/worker/diffusion_worker.py:697-741``; None when no request was profiled.
+        """
+        found = self.profiled
+        if found is None or self.options.stepwise:
+            return found and found.step
+        return whole_request(found.step, found.ratios, found.encodes_s, found.decode_s)
 
     def _lines(self, spent: Spent, rng: random.Random) -> tuple[list[Spent], list[Chunk]]:
         """What each rank spent, and the bar and the stage lines of all; they agree within a fraction of a millisecond

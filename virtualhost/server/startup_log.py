@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from virtualhost.host.split import Split
 from virtualhost.server.grammar import Grammar
+from virtualhost.server.in_effect import InEffect
 from virtualhost.server.offload_log import Said, offload_lines
 from virtualhost.server.pipelines import Options, Pipeline
 
@@ -94,11 +95,22 @@ def profiler_lines(grammar: Grammar, clock_s: float, pipeline: Pipeline) -> str:
     )
 
 
-def loaded_lines(grammar: Grammar, clock_s: float, weights_gib: float, seconds: float) -> str:
-    """The lines of every worker when its weights are there (``diffusion/worker/diffusion_model_runner.py:352-358``)."""
-    took = f"Model loading took {weights_gib:.4f} GiB and {seconds:.6f} seconds"
+def loaded_lines(
+    grammar: Grammar, clock_s: float, options: Options, form: InEffect, layers: int, *, stages: bool
+) -> str:
+    """What workers and engine say from the weights to the warm-up, for a transformer of so many layers."""
+    gib, dead = form.memory.weights_gb * 1e9 / 2**30, form.dead_offload
+    text = profiler_lines(grammar, clock_s, form.pipeline) if stages else ""
+    took = f"Model loading took {gib:.4f} GiB and 21.804113 seconds"
     said = ((f"{_RUNNER}:352", took), (f"{_RUNNER}:358", "Model runner: Model loaded successfully."))
-    return _of_all(grammar, clock_s, said)
+    text += _of_all(grammar, clock_s, said)
+    if dead is None or dead.logged:
+        text += offload_text(grammar, clock_s, layers)
+    else:
+        text += refused_offload(grammar, clock_s, dead.text)
+    text += "" if options.eager else uncompiled_lines(grammar, clock_s)
+    text += cache_lines(grammar, clock_s, form.pipeline, options.cache) + initialized_lines(grammar, clock_s)
+    return text + engine_lines(grammar, clock_s, stepwise=options.stepwise, warm=bool(form.pipeline.warm_frames))
 
 
 def offload_text(grammar: Grammar, clock_s: float, layers: int) -> str:
