@@ -16,9 +16,9 @@ from typing import Any
 
 from anchormatrix.engines.dummy_run.arguments import ServeOptions, UsageError, parse_serve
 from anchormatrix.engines.dummy_run.cards import VARIABLE, cores_of_ranks
-from anchormatrix.engines.dummy_run.logs import open_log
-from anchormatrix.engines.dummy_run.server import Application, Handler, Server
-from anchormatrix.engines.dummy_run.workers import Workers, WorkersError
+from anchormatrix.engines.dummy_run.logs import open_log, server_tag
+from anchormatrix.engines.dummy_run.server import WARM_UP, Application, Handler, Server
+from anchormatrix.engines.dummy_run.workers import RequestError, Workers, WorkersError
 from anchormatrix.errors import InputError
 
 _USAGE = (
@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
 
 def serve(options: ServeOptions, flags: list[str], cores: list[tuple[int, ...]]) -> int:
     """Serve until asked to stop or until the ranks fail."""
-    log = open_log()
+    log = open_log(server_tag())
     log.info("%s", _version())
     try:
         server = Server((options.host, options.port), Handler)
@@ -80,7 +80,9 @@ def serve(options: ServeOptions, flags: list[str], cores: list[tuple[int, ...]])
 def _start(application: Application) -> None:
     try:
         application.workers.wait_ready()
-    except WorkersError as error:
+        application.log.info("dummy run to warm up the model")
+        application.workers.ask("generate", request=WARM_UP)
+    except (WorkersError, RequestError) as error:
         application.fail(str(error))
     else:
         application.log.info("Application startup complete.")

@@ -33,13 +33,15 @@ def main(argv: list[str]) -> int:
     link = socket.socket(fileno=descriptor)
     orders: queue.Queue[dict[str, Any]] = queue.Queue()
     threading.Thread(target=_listen, args=(link, orders), daemon=True).start()
-    log = open_log(worker_tag({"RANK": (rank, world)}, os.getpid()))
+    log = open_log(worker_tag({}, os.getpid()))
     try:
         state = Rank(rank, world, store, parse_serve(flags))
     except Exception as error:
         _log_failure(log, error)
         _answer(link, {"ok": False, "error": _text(error)})
         return 1
+    for said in ("Initialization complete.", "Scheduler loop started."):  # diffusion_worker.py:316, :1642
+        state.log.info("Worker %d: %s", rank, said)
     _answer(link, {"ok": True})
     while True:
         order = orders.get()

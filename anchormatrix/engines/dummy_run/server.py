@@ -15,10 +15,23 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from anchormatrix.engines.dummy_run.arguments import ServeOptions
+from anchormatrix.engines.dummy_run.logs import server_tag
 from anchormatrix.engines.dummy_run.model.payload import PayloadError, parse_form, parse_json, to_request
 from anchormatrix.engines.dummy_run.workers import RequestError, Workers, WorkersError
 
 _BODY_LIMIT = 16 << 20
+# The request that vllm-omni 0.30.0 runs before it serves (diffusion/diffusion_engine.py:1407-1428)
+WARM_UP = {
+    "prompt": "dummy run",
+    "negative_prompt": "",
+    "width": 512,
+    "height": 512,
+    "frames": 1,
+    "steps": 2,
+    "seed": 0,
+    "guidance_scale": 0.0,
+    "flow_shift": 3.0,
+}
 
 
 @dataclass
@@ -48,22 +61,24 @@ class Application:
     def generate(self, values: dict[str, Any]) -> dict[str, Any]:
         """Run one request on all ranks. Returns rank 0's answer, with ``ranks_agree`` and ``seconds`` added."""
         request = to_request(values, self.options.model)
+        asked = time.perf_counter()
         with self._generating:
-            kind = "Video" if self.options.model.is_video else "Image"
-            self.log.info(
-                "%s sampling params: steps=%d guidance=%s guidance_2=None seed=%d",
-                kind,
-                request["steps"],
-                request["guidance_scale"],
-                request["seed"],
-            )
+            if self.options.model.is_video:  # of an image nothing is said (entrypoints/openai/api_server.py:2205)
+                self.log.info(
+                    "Video sampling params: steps=%d guidance=%s guidance_2=None seed=%d",
+                    request["steps"],
+                    request["guidance_scale"],
+                    request["seed"],
+                )
             begin = time.perf_counter()
             answers = self.ask("generate", request=request)
             seconds = time.perf_counter() - begin
         agree = len({answer["fingerprint"] for answer in answers}) == 1
         if not agree:
             self.log.warning("The ranks hold different latents after the same request")
-        return {**answers[0], "ranks_agree": agree, "seconds": seconds}
+        waited_ms = {"queue_wait_ms": (begin - asked) * 1000, "stage_0_gen_ms": seconds * 1000}
+        durations = answers[0]["durations"] | waited_ms  # as entrypoints/omni_base.py:614-628 mixes them
+        return {**answers[0], "durations": durations, "ranks_agree": agree, "seconds": seconds}
 
     def ask(self, op: str, **values: Any) -> list[dict[str, Any]]:
         """Ask all ranks; when they are no longer together the server ends."""
@@ -150,14 +165,14 @@ class Handler(BaseHTTPRequestHandler):
     def _video(self, body: bytes) -> None:
         self._want_video(True)
         values = parse_form(self.headers.get("Content-Type", ""), body)
-        self._send_video(f"video-{uuid.uuid4().hex}", self.server.application.generate(values))
+        self._send_video(f"video_sync-{uuid.uuid4().hex}", self.server.application.generate(values))
 
     def _submit(self, body: bytes) -> None:
         self._want_video(True)
         application = self.server.application
         values = parse_form(self.headers.get("Content-Type", ""), body)
         to_request(values, application.options.model)
-        job = Job(f"video-{uuid.uuid4().hex}", int(time.time()))
+        job = Job(f"video_gen_{uuid.uuid4().hex}", int(time.time()))
         application.jobs[job.name] = job
         threading.Thread(target=application.run_job, args=(job, values), daemon=True).start()
         self._send(HTTPStatus.OK, self._describe(job))
@@ -170,7 +185,8 @@ class Handler(BaseHTTPRequestHandler):
         answer = self.server.application.generate(values)
         result = {key: answer[key] for key in ("fingerprint", "digest", "ranks_agree", "iterations")}
         data = [{"b64_json": answer["content"]}]
-        self._send(HTTPStatus.OK, {"created": int(time.time()), "data": data, **result})
+        metrics = {"stage_durations": answer["durations"], "peak_memory_mb": answer["peak_memory_mb"] or None}
+        self._send(HTTPStatus.OK, {"created": int(time.time()), "data": data, "metrics": metrics, **result})
 
     def _profile(self, _: bytes) -> None:
         if self.server.application.options.profiler is None:
@@ -178,7 +194,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         answers = self.server.application.ask(self.path.strip("/"))
         files = [answer["file"] for answer in answers if answer.get("file")]
-        self._send(HTTPStatus.OK, {"files": files})
+        self._send(HTTPStatus.OK, {"status": "SUCCESS", "files": files})
 
     def _want_video(self, video: bool) -> None:
         spec = self.server.application.options.model
@@ -189,8 +205,9 @@ class Handler(BaseHTTPRequestHandler):
     def _job(self, job: Job | None, *, content: bool) -> None:
         if job is None:
             self._fail(HTTPStatus.NOT_FOUND, f"no such video: {self.path}")
-        elif not content:
-            self._send(HTTPStatus.OK, self._describe(job))
+        elif not content:  # a failed job is answered with its own status (api_server.py:2835-2843)
+            failed = job.status == "failed"
+            self._send(HTTPStatus.INTERNAL_SERVER_ERROR if failed else HTTPStatus.OK, self._describe(job))
         elif job.status == "completed":
             self._send_video(job.name, job.result)
         else:
@@ -206,6 +223,9 @@ class Handler(BaseHTTPRequestHandler):
         }
         if job.status == "completed":
             values["fingerprint"] = job.result["fingerprint"]
+            values["inference_time_s"] = job.result["seconds"]
+            values["stage_durations"] = job.result["durations"]
+            values["peak_memory_mb"] = job.result["peak_memory_mb"]
         if job.error:
             values["error"] = {"message": job.error}
         return values
@@ -215,7 +235,9 @@ class Handler(BaseHTTPRequestHandler):
         headers = {
             "X-Request-Id": name,
             "X-Model": self.server.application.options.model.name,
-            "X-Inference-Time-S": f"{answer['seconds']:.6f}",
+            "X-Inference-Time-S": f"{answer['seconds']:.3f}",
+            "X-Stage-Durations": json.dumps(answer["durations"], separators=(",", ":")),
+            "X-Peak-Memory-MB": f"{answer['peak_memory_mb']:.3f}",
             "X-Fingerprint": answer["fingerprint"],
             "X-Digest": json.dumps(answer["digest"]),
             "X-Ranks-Agree": str(answer["ranks_agree"]).lower(),
@@ -265,5 +287,5 @@ class Handler(BaseHTTPRequestHandler):
 
 def _access(text: str) -> None:
     printable = "".join(char if char.isprintable() else "?" for char in text)
-    sys.stdout.write(f"INFO:     {printable}\n")
+    sys.stdout.write(f"{server_tag()} INFO:     {printable}\n")
     sys.stdout.flush()

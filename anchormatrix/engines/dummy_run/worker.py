@@ -53,9 +53,10 @@ class Rank:
             if world > 1
             else None
         )
+        _log_groups(open_log(worker_tag({}, os.getpid())), self.layout)
         self.tag = worker_tag(_places(self.layout), os.getpid())
         self.log = open_log(self.tag)
-        _log_groups(self.log, self.layout, options)
+        _log_split(self.log, self.layout, options)
         self.capture = Capture(options.profiler, rank, self.device)
         self.pipeline = Pipeline(
             Denoiser(options.model, build.build_transformer(options.model, options.seed, self.device)),
@@ -67,27 +68,36 @@ class Rank:
         self._take_form(_dtype(options.dtype, self.device))
 
     def generate(self, request: Request) -> dict[str, Any]:
-        """Run one request and log it. Returns fingerprint, digest and iterations.
+        """Run one request and log it. Returns fingerprint, digest, iterations, stage durations and peak memory.
 
         Rank 0 adds what the client gets: the latents' canonical bytes of a video, the decoded picture of an image.
         """
-        bar = self._bar()
+        bar, durations = self._bar(), dict[str, float]()
+
+        def staged(name: str, seconds: float) -> None:
+            if name == "diffuse":
+                bar.close()
+                if dist.is_initialized():
+                    dist.barrier()  # nobody's stage lines land in the middle of rank 0's progress bar
+            if self.options.stage_log:
+                name = f"{self.options.model.pipeline}.{name}"
+                self.log.info("[DiffusionPipelineProfiler] %s took %.6fs", name, seconds)
+                durations[name] = durations.get(name, 0.0) + seconds
+
+        self._warn_of_idle_guidance(request)
+        memory = getattr(torch, self.device.type)
+        if self.device.type != "cpu":
+            memory.reset_peak_memory_stats()
         try:
-            output = self.pipeline.run(request, bar.advance)
+            output = self.pipeline.run(request, bar.advance, staged)
         finally:
             bar.close()
-        if dist.is_initialized():
-            dist.barrier()  # nobody's stage lines land in the middle of rank 0's progress bar
-        if self.options.stage_log:
-            for name, seconds in output.stages.items():
-                self.log.info(
-                    "[DiffusionPipelineProfiler] %s.%s took %.6fs", self.options.model.pipeline, name, seconds
-                )
         answer = {
             "fingerprint": fingerprint(output.latents),
             "digest": digest(output.latents),
             "iterations": output.iterations,
-            "stages": output.stages,
+            "durations": durations,
+            "peak_memory_mb": 0.0 if self.device.type == "cpu" else memory.max_memory_reserved() / 2**20,
         }
         if self.rank == 0:
             self.log.info(
@@ -96,6 +106,14 @@ class Rank:
             content = canonical(output.latents) if self.options.model.is_video else _png(output, answer["fingerprint"])
             answer["content"] = base64.b64encode(content).decode()
         return answer
+
+    def _warn_of_idle_guidance(self, request: Request) -> None:
+        """What Qwen-Image's pipeline says at each request without a second branch (``qwen_image/cfg_parallel.py:155``);
+        Wan's says nothing."""
+        if self.options.cfg > 1 and self.options.model.family == "qwen-image" and request.guidance_scale <= 1:
+            missing = "there is no negative prompt or negative prompt embeddings"
+            why = "true_cfg_scale <= 1" if request.negative_prompt else missing
+            self.log.warning("CFG parallel is NOT working correctly when %s.", why)
 
     def _take_form(self, dtype: torch.dtype) -> None:
         """Go to the working precision, split, and hold the result against one rank in single precision.
@@ -132,7 +150,7 @@ class Rank:
         return self.pipeline.guided(self.pipeline.denoiser.latents(shape, 0, self.device), timestep, texts, 1.0, shape)
 
     def _bar(self) -> _Bar:
-        return _Bar(self.tag if self.rank == 0 else None)
+        return _Bar(self.tag if self.rank == 0 and self.options.model.bar else None)
 
 
 class _Bar:
@@ -153,26 +171,42 @@ class _Bar:
     def close(self) -> None:
         if self._bar is not None:
             self._bar.close()
+            self._bar = None
 
 
-def _log_groups(log: logging.Logger, layout: parallel.Layout | None, options: ServeOptions) -> None:
-    """The start-up lines that prove which groups this rank really is in: sizes are read off the mesh, not the flags."""
-    size = {name: 1 if layout is None else layout.mesh[name].size() for name in parallel.DIMENSIONS}
-    sequence = size["ring"] * size["ulysses"]
+def _log_groups(log: logging.Logger, layout: parallel.Layout | None) -> None:
+    """The line that every rank logs while it builds its groups, under its plain name
+    (``diffusion/distributed/parallel_state.py:610``): sizes are read off the mesh, not the flags."""
+    ulysses, ring = _sequence(layout)
     log.info(
-        "Building SP subgroups from explicit sp_group_ranks: sp_size=%d ulysses_degree=%d ring_degree=%d dp_size=1",
-        sequence,
-        size["ulysses"],
-        size["ring"],
+        "Building SP subgroups from explicit sp_group_ranks (sp_size=%d, ulysses=%d, ring=%d, use_ulysses_low=True).",
+        ulysses * ring,
+        ulysses,
+        ring,
     )
-    log.info(
-        "Initialized model parallel groups: tensor_parallel_size=%d allgather_degree=1 cfg_parallel_size=%d "
-        "pipeline_parallel_size=1",
-        size["tp"],
-        size["cfg"],
-    )
-    if sequence > 1:
-        log.info("Applying sequence parallelism to %s", options.model.transformer_class)
+
+
+def _log_split(log: logging.Logger, layout: parallel.Layout | None, options: ServeOptions) -> None:
+    """The line on the transformer whose sequence is split (``diffusion/registry.py:612``), and what its profiler does
+    not find: there is no tokenizer here."""
+    ulysses, ring = _sequence(layout)
+    if ulysses * ring > 1:
+        mode = "hybrid" if ulysses > 1 and ring > 1 else "ulysses" if ulysses > 1 else "ring"
+        log.info(
+            "Applying sequence parallelism to %s (transformer) (sp_size=%d, mode=%s, ulysses=%d, ring=%d)",
+            options.model.transformer_class,
+            ulysses * ring,
+            mode,
+            ulysses,
+            ring,
+        )
+    if options.stage_log:
+        log.warning("[DiffusionPipelineProfiler] Method path tokenizer.forward not found")
+
+
+def _sequence(layout: parallel.Layout | None) -> tuple[int, int]:
+    """The sizes of the Ulysses and the ring group."""
+    return (1, 1) if layout is None else (layout.mesh["ulysses"].size(), layout.mesh["ring"].size())
 
 
 def _places(layout: parallel.Layout | None) -> dict[str, tuple[int, int]]:
@@ -180,8 +214,8 @@ def _places(layout: parallel.Layout | None) -> dict[str, tuple[int, int]]:
         return {}
     sequence = layout.rank_in("ring") * layout.ulysses + layout.rank_in("ulysses")
     return {
-        "CFG": (layout.rank_in("cfg"), layout.cfg),
         "SP": (sequence, layout.sequence_degree),
+        "CFG": (layout.rank_in("cfg"), layout.cfg),
         "TP": (layout.rank_in("tp"), layout.tp),
     }
 

@@ -109,8 +109,8 @@ def test_without_cards_the_cores_are_shared_out_and_reused_when_too_few() -> Non
 
 
 def test_a_worker_s_tag_names_the_groups_it_is_split_over() -> None:
-    assert worker_tag({"CFG": (0, 1), "SP": (1, 2), "TP": (0, 1)}, 238) == "(DiffusionWorker_SP1 pid=238)"
-    assert worker_tag({"CFG": (1, 2), "SP": (0, 2), "TP": (0, 1)}, 9) == "(DiffusionWorker_CFG1_SP0 pid=9)"
+    assert worker_tag({"SP": (1, 2), "CFG": (0, 1), "TP": (0, 1)}, 238) == "(DiffusionWorker_SP1 pid=238)"
+    assert worker_tag({"SP": (0, 2), "CFG": (1, 2), "TP": (0, 1)}, 9) == "(DiffusionWorker_SP0_CFG1 pid=9)"
     assert worker_tag({}, 7) == "(DiffusionWorker pid=7)"
     assert list(read_log(f"{worker_tag({'TP': (1, 2)}, 5)} INFO x\n").workers) == [("DiffusionWorker_TP1", "5")]
 

@@ -32,8 +32,8 @@ def outcome(kind: Kind, form: str, folder: Path) -> tuple[str, dict[str, object]
         response = running.client.generate(2)
         assert (response.status, response.error) == ("ok", "")
         found = re.findall(r"Output fingerprint: sha256=(\w{64}) digest=(\{.*\})", running.log_text())
-        assert len(found) == 1
-        sha256, numbers = found[0]
+        assert len(found) == 2  # of the warm-up and of the request
+        sha256, numbers = found[1]
         if running.settings.workload.endpoint == "video":
             assert response.fingerprint == sha256[:16]
         return sha256, json.loads(numbers)
@@ -107,10 +107,40 @@ def test_a_request_that_the_split_cannot_share_out_is_refused_and_the_server_goe
         assert running.client.generate(2).status == "ok"
 
 
-def test_cfg_parallelism_without_guidance_is_refused_by_request(tmp_path: Path) -> None:
+def test_cfg_parallelism_without_guidance_splits_nothing_and_says_nothing(tmp_path: Path) -> None:
+    """As Wan's pipeline in vllm-omni: every rank computes the one branch."""
     with serving(DUMMY_RUN, "tp1-usp1-cfg2", tmp_path) as running:
-        assert "guidance_scale" in running.client_of(guidance_scale=1.0).generate(2).error
+        alone = running.client_of(guidance_scale=1.0).generate(2)
+        assert (alone.status, alone.error) == ("ok", "")
+        assert "CFG parallel" not in running.log_text()
+        assert running.client.generate(2).fingerprint != alone.fingerprint
+
+
+def test_qwen_image_warns_of_cfg_ranks_without_a_negative_prompt(tmp_path: Path) -> None:
+    with serving(QWEN, "tp1-usp1-cfg2", tmp_path) as running:
+        warning = (
+            "CFG parallel is NOT working correctly when there is no negative prompt or negative prompt embeddings."
+        )
+        assert running.log_text().count(warning) == 2  # the warm-up, of both ranks
         assert running.client.generate(2).status == "ok"
+        assert running.log_text().count(warning) == 4
+        assert running.client_of(negative_prompt="fog").generate(2).status == "ok"
+        assert running.log_text().count(warning) == 4
+
+
+def test_the_warm_up_and_the_stages_are_logged_as_vllm_omni_logs_them(tmp_path: Path) -> None:
+    with serving(DUMMY_RUN, "tp1-usp2", tmp_path) as running:
+        stage = re.compile(r"_SP0 pid=\d+\) INFO .*Profiler\] Wan22Pipeline\.(\S+) took")
+        assert stage.findall(running.log_text()) == ["text_encoder.forward", "diffuse", "vae.decode", "forward"]
+        answer = running.client.generate(3)
+        texts = ["text_encoder.forward"] * 2
+        assert stage.findall(running.log_text())[4:] == [*texts, "diffuse", "vae.decode", "forward"]
+        assert answer.told is not None
+        assert set(answer.told.stages_s) == {
+            f"Wan22Pipeline.{name}" for name in ("text_encoder.forward", "diffuse", "vae.decode", "forward")
+        }
+        assert re.search(r"\(DiffusionWorker pid=\d+\) INFO .* Building SP subgroups", running.log_text())
+        assert "Worker 1: Scheduler loop started." in running.log_text()
 
 
 def test_a_capture_holds_one_annotated_step_with_the_collectives_of_the_form(tmp_path: Path) -> None:
@@ -137,7 +167,7 @@ def test_a_server_whose_parent_is_killed_leaves_no_rank_behind(tmp_path: Path) -
 
 def test_a_stop_in_the_middle_of_a_request_takes_seconds(tmp_path: Path) -> None:
     with serving(DUMMY_RUN, "tp1-usp2", tmp_path) as running:
-        long = threading.Thread(target=running.client_of(width=256, height=256, frames=29).generate, args=(500,))
+        long = threading.Thread(target=running.client_of(width=256, height=256, frames=29).generate, args=(200,))
         long.start()
         while "sampling params" not in running.log_text():
             time.sleep(0.05)

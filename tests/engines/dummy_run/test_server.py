@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import logging
 import threading
 import time
@@ -14,7 +15,8 @@ import pytest
 import requests
 
 from anchormatrix.engines.dummy_run.arguments import parse_serve
-from anchormatrix.engines.dummy_run.model.payload import PayloadError, parse_form
+from anchormatrix.engines.dummy_run.model.models import MODELS
+from anchormatrix.engines.dummy_run.model.payload import PayloadError, parse_form, to_request
 from anchormatrix.engines.dummy_run.server import Application, Handler, Server
 from anchormatrix.engines.dummy_run.workers import RequestError, WorkersError
 
@@ -39,6 +41,8 @@ class FakeWorkers:
             "fingerprint": fingerprint,
             "digest": {"mean": 0.0},
             "iterations": 2,
+            "durations": {"Wan22Pipeline.diffuse": 1.5, "Wan22Pipeline.forward": 2.0},
+            "peak_memory_mb": 512.0,
             "content": base64.b64encode(content).decode(),
             "file": "/tmp/rank-0.json.gz" if op == "stop_profile" else None,
         }
@@ -107,6 +111,33 @@ def test_a_video_is_the_latents_whose_sha256_is_the_fingerprint(video: Running) 
     }
 
 
+def test_an_answer_tells_what_the_first_rank_spent(video: Running, image: Running) -> None:
+    headers = video.video().headers
+    told = json.loads(headers["X-Stage-Durations"])
+    assert (told["Wan22Pipeline.diffuse"], told["Wan22Pipeline.forward"]) == (1.5, 2.0)
+    assert set(told) - {"Wan22Pipeline.diffuse", "Wan22Pipeline.forward"} == {"queue_wait_ms", "stage_0_gen_ms"}
+    assert (headers["X-Peak-Memory-MB"], headers["X-Model"]) == ("512.000", "wan-tiny")
+    metrics = image.post("/v1/images/generations", json={"prompt": "x", "size": "32x16"}).json()["metrics"]
+    assert (metrics["peak_memory_mb"], metrics["stage_durations"]["Wan22Pipeline.diffuse"]) == (512.0, 1.5)
+
+
+def test_only_a_video_is_announced(video: Running, image: Running, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    image.post("/v1/images/generations", json={"prompt": "x", "size": "32x16"})
+    assert "sampling params" not in caplog.text
+    video.video()
+    assert "Video sampling params: steps=2 guidance=5.0 guidance_2=None seed=0" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "scale"),
+    [({}, 1.0), ({"negative_prompt": "fog"}, 4.0), ({"negative_prompt": "fog", "true_cfg_scale": 2}, 2.0)],
+)
+def test_qwen_image_is_guided_by_its_own_field_beside_a_negative_prompt(fields: dict[str, Any], scale: float) -> None:
+    request = to_request({"prompt": "x", "guidance_scale": 7, **fields}, MODELS["qwen-image-tiny"])
+    assert request["guidance_scale"] == scale
+
+
 def test_ranks_that_disagree_are_said_to(video: Running) -> None:
     video.workers.agree = False
     assert video.video().headers["X-Ranks-Agree"] == "false"
@@ -144,6 +175,9 @@ def test_an_asynchronous_video_is_asked_for_until_it_is_done(video: Running) -> 
         time.sleep(0.02)
     content = requests.get(url + "/content", timeout=10).content
     assert hashlib.sha256(content).hexdigest() == state["fingerprint"]
+    assert job["id"].startswith("video_gen_")
+    assert state["stage_durations"]["Wan22Pipeline.diffuse"] == 1.5
+    assert (state["peak_memory_mb"], state["inference_time_s"] > 0) == (512.0, True)
     assert requests.get(f"{video.url}/v1/videos/none", timeout=10).status_code == 404
 
 
@@ -151,10 +185,11 @@ def test_an_asynchronous_video_that_fails_says_why(video: Running) -> None:
     video.workers.error = RequestError("ValueError: no")
     job = video.video("/v1/videos").json()
     for _ in range(100):
-        state = requests.get(f"{video.url}/v1/videos/{job['id']}", timeout=10).json()
-        if state["status"] == "failed":
+        answer = requests.get(f"{video.url}/v1/videos/{job['id']}", timeout=10)
+        if (state := answer.json())["status"] == "failed":
             break
         time.sleep(0.02)
+    assert answer.status_code == 500
     assert state["error"]["message"] == "ValueError: no"
 
 

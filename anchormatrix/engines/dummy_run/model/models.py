@@ -22,7 +22,7 @@ class ModelSpec:
 
     name: str
     family: str  # wan | flux | qwen-image
-    pipeline: str
+    pipeline: str  # the class that vllm-omni 0.30.0 serves the family with (diffusion/registry.py:36)
     transformer_class: str
     transformer: Mapping[str, Any]
     vae_class: str
@@ -36,6 +36,11 @@ class ModelSpec:
     text_layers: int = 2
     vae_frames: int = 1
     pooled_dim: int = 0
+
+    @property
+    def bar(self) -> bool:
+        """Whether vllm-omni 0.30.0 draws a progress bar for the pipeline; FLUX.1's has none."""
+        return self.family != "flux"
 
     @property
     def is_video(self) -> bool:
@@ -63,7 +68,7 @@ def _wan(name: str, *, heads: int, head_dim: int, layers: int, ffn_dim: int) -> 
     return ModelSpec(
         name=name,
         family="wan",
-        pipeline="WanPipeline",
+        pipeline="Wan22Pipeline",
         transformer_class="WanTransformer3DModel",
         transformer={
             "num_attention_heads": heads,

@@ -11,7 +11,7 @@ from typing import Any
 
 from anchormatrix.engines.dummy_run.model.models import ModelSpec
 
-_MAX_STEPS = 1000
+_MAX_STEPS = 200  # entrypoints/openai/protocol/videos.py and images.py
 
 
 class PayloadError(Exception):
@@ -57,15 +57,19 @@ def to_request(values: Mapping[str, Any], spec: ModelSpec) -> dict[str, Any]:
     _extra(values.get("extra_params"))
     width, height = _size(values)
     frames = _whole(values, "num_frames", 5, 1, 10_000) if spec.is_video else 1
+    negative = str(values.get("negative_prompt") or "")
+    guidance = _number(values, "guidance_scale", 5.0)
+    if spec.family == "qwen-image":  # guided by another field and only beside a negative prompt
+        guidance = (_number(values, "true_cfg_scale", 4.0) or 4.0) if negative else 1.0
     request = {
         "prompt": prompt,
-        "negative_prompt": str(values.get("negative_prompt") or ""),
+        "negative_prompt": negative,
         "width": width,
         "height": height,
         "frames": frames,
         "steps": _whole(values, "num_inference_steps", 4, 1, _MAX_STEPS),
         "seed": _whole(values, "seed", 0, 0, 2**63 - 1),
-        "guidance_scale": _number(values, "guidance_scale", 5.0),
+        "guidance_scale": guidance,
         "flow_shift": _number(values, "flow_shift", 3.0),
     }
     try:

@@ -33,12 +33,14 @@ class Request:
 
 @dataclass(frozen=True)
 class Output:
-    """Latents before the decode, decoded pixels, stage times in seconds by their log name, iterations executed."""
+    """Latents before the decode, decoded pixels, iterations executed."""
 
     latents: Tensor
     pixels: Tensor
-    stages: dict[str, float]
     iterations: int
+
+
+Staged = Callable[[str, float], Any]  # told a stage that ended: its log name, its time in seconds
 
 
 class Pipeline:
@@ -67,22 +69,24 @@ class Pipeline:
                 part.to(dtype)
 
     @torch.inference_mode()
-    def run(self, request: Request, progress: Callable[[int], Any]) -> Output:
+    def run(self, request: Request, progress: Callable[[int], Any], staged: Staged) -> Output:
         """Run one request; ``progress`` is called with the total once, then after each step with 0.
+
+        Stages are those that vllm-omni's profiler wraps by default (``diffusion_pipeline_profiler.py:82``): each text
+        that is encoded, the loop, the decode, and the whole.
 
         Raises :class:`ValueError` for a geometry that the model cannot take, and for latents that are not finite.
         """
         spec = self.denoiser.spec
         shape = spec.latent_shape(request.width, request.height, request.frames)
-        stages: dict[str, float] = {}
         begin = time.perf_counter()
-        texts = self._timed(stages, "encode_prompt", lambda: self._encode(request))
-        latents = self._timed(stages, "diffuse", lambda: self._denoise(request, texts, shape, progress))
-        pixels = self._timed(stages, "vae.decode", lambda: self._decode(latents, shape))
-        stages["forward"] = time.perf_counter() - begin
+        texts = [self._timed(staged, "text_encoder.forward", self.encoder, text) for text in self._texts(request)]
+        latents = self._timed(staged, "diffuse", self._denoise, request, texts, shape, progress)
+        pixels = self._timed(staged, "vae.decode", self._decode, latents, shape)
+        staged("forward", time.perf_counter() - begin)
         if not bool(torch.isfinite(latents).all()):
             raise ValueError("the latents are not finite")
-        return Output(latents, pixels, stages, self._iterations)
+        return Output(latents, pixels, self._iterations)
 
     @torch.inference_mode()
     def guided(
@@ -100,13 +104,10 @@ class Pipeline:
             cond, uncond = both
         return uncond + guidance * (cond - uncond)
 
-    def _encode(self, request: Request) -> list[Tensor]:
-        texts = [self.encoder(request.prompt)]
-        if self.denoiser.spec.branches == 2 and request.guidance_scale > 1:
-            texts.append(self.encoder(request.negative_prompt))
-        elif self.cfg_group is not None:
-            raise ValueError(f"CFG parallelism needs guidance_scale above 1, not {request.guidance_scale:g}")
-        return texts
+    def _texts(self, request: Request) -> list[str]:
+        """The texts of the branches: without guidance one, which ranks of a CFG group then all compute."""
+        guided = self.denoiser.spec.branches == 2 and request.guidance_scale > 1
+        return [request.prompt, request.negative_prompt] if guided else [request.prompt]
 
     def _denoise(
         self, request: Request, texts: list[Tensor], shape: tuple[int, int, int], progress: Callable[[int], Any]
@@ -132,9 +133,10 @@ class Pipeline:
         pixels: Tensor = self.vae.decode(spatial.to(dtype), return_dict=False)[0]
         return pixels
 
-    def _timed(self, stages: dict[str, float], name: str, stage: Callable[[], Any]) -> Any:
-        begin = time.perf_counter()
-        result = stage()
+    def _timed(self, staged: Staged, name: str, stage: Callable[..., Any], *arguments: Any) -> Any:
         synchronize(self.device)
-        stages[name] = time.perf_counter() - begin
+        begin = time.perf_counter()
+        result = stage(*arguments)
+        synchronize(self.device)
+        staged(name, time.perf_counter() - begin)
         return result
