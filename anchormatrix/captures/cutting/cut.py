@@ -79,6 +79,7 @@ def cut(capture: Capture, request: Request) -> Capture:
         if (one.steps == number).any()
     ]
     steps = np.concatenate([found[rank].steps for rank in capture.ranks])
+    unused = ("the profiler's step table is of the whole request and is not used",) if capture.steps is not None else ()
     by = ", ".join(dict.fromkeys(one.by for one in found.values()))
     return replace(
         capture,
@@ -86,7 +87,7 @@ def cut(capture: Capture, request: Request) -> Capture:
         steps=None,
         windows=pd.DataFrame(windows, columns=["rank", "step", "start_ns", "end_ns"]),
         cut=f"cut from the request by {by}",
-        notes=(*capture.notes, *dict.fromkeys(note for one in found.values() for note in one.notes)),
+        notes=(*capture.notes, *unused, *dict.fromkeys(note for one in found.values() for note in one.notes)),
         findings=(*capture.findings, *_findings(found, request)),
     )
 
