@@ -132,6 +132,8 @@ def _of_rank(capture: Capture, rank: int, kernels: pd.DataFrame, request: Reques
     for codes in (raw, plain):
         for each in sorted({1, request.branches}):
             found = [one for one in repeats(codes, request.iterations * each) if _fits(one, codes, rows, request)]
+            if each > 1:  # what is between the last branch of a step and the first of the next could be of either
+                found = [one for one in found if one.usual.all()]
             best = _best(found, rows, request, rank)
             if best is not None:
                 return _by_repeats(kernels, main, best, each)
