@@ -31,7 +31,7 @@ _HEADER = re.compile(r"^.*?\[[\w./<>-]{1,160}:\d{1,6}\] ")
 # Words of lines on launch features, whichever way they went
 _MARKS = re.compile(
     r"ffload|RAINFUSION_ATTN|FASTVIDEO_VSA|SP hooks|sequence parallelism|CFG parallel|idle for CFG|Cache|ache-dit"
-    r"|ache backend|attention backend|quantization|HSDP|a2a_permute|RequestBatch"
+    r"|ache backend|attention backend|quantization|MindIE-SD|HSDP|a2a_permute|RequestBatch"
 )
 # Where workers say that a split is not in effect: registry.py:625-631, distributed/cfg_parallel.py:313 and :496-500
 _DENIALS = (

@@ -16,7 +16,7 @@ from anchormatrix.engines.vllm_omni.releases import release_of
 from anchormatrix.engines.vllm_omni.switches import of_forms
 from anchormatrix.errors import ConfigError, EngineError
 from anchormatrix.records.form import Form
-from anchormatrix.records.settings.values import ANCHOR, Tier
+from anchormatrix.records.settings.values import ANCHOR, DeviceKind, Tier
 from anchormatrix.records.settings.whole import Settings
 
 _OFFLOAD_FLAGS = {
@@ -202,6 +202,7 @@ class VllmOmni:
         return {
             "VLLM_OMNI_VIDEO_SYNC_TIMEOUT": f"{self._engine.request_timeout_s:.0f}",
             **collective_env(self._device),
+            **_library_env(self._device),
         }
 
     def _has_mask_switch(self) -> bool:
@@ -210,6 +211,12 @@ class VllmOmni:
     @staticmethod
     def _filled(text: str, form: Form) -> str:
         return text.replace(_MASK_PLACE, str(form.mask_chunks)).replace(_CARDS_PLACE, str(form.cards))
+
+
+def _library_env(device: DeviceKind) -> dict[str, str]:
+    """Variables of MindIE SD, which quantises and computes attention on NPUs: it tells what it did at this level only
+    (3.1.0, ``utils/env.py:64-74``), and a shell may have silenced it."""
+    return {"MINDIE_LOG_LEVEL": "info", "MINDIE_LOG_TO_STDOUT": "true"} if device == DeviceKind.ASCEND else {}
 
 
 def expected_groups(form: Form) -> dict[str, int]:

@@ -3,7 +3,9 @@
 They are given for all forms in ``engine.extra_args``. The lines are vllm-omni's (0.30.0, ``vllm_omni``): cache
 ``diffusion/cache/*/backend.py`` and ``diffusion/worker/diffusion_model_runner.py:412``, attention
 ``diffusion/attention/selector.py:84`` and ``:93``, ``diffusion/distributed/hsdp.py:240`` and ``a2a_permute.py:89``,
-quantisation ``quantization/factory.py:409``, step execution ``diffusion/diffusion_engine.py:430``.
+quantisation ``quantization/factory.py:409``, quantised attention on NPUs
+``diffusion/attention/backends/flash_attn.py:601`` and ``rainfusion_attn.py:515``, step execution
+``diffusion/diffusion_engine.py:430``.
 """
 
 from __future__ import annotations
@@ -26,6 +28,9 @@ class Switch:
 
 
 _BUILT = "the log tells that its configuration was built, not that layers were replaced"
+# MindIE SD 3.1.0, ``quantization/quantize.py:533``: the only quantiser that counts what it replaced
+_QUANTISED = r"Online quantization completed\. (?:[1-9]\d* linear|\d+ linear layers quantized, [1-9]\d* FA) "
+_NOTHING_QUANTISED = r"Online quantization completed\. 0 linear layers quantized, 0 FA "
 _SWITCHES = {
     "--cache-backend": Switch(
         r"Cache-dit enabled successfully on|Enabling cache-dit on|TeaCache (?:applied|enabled)|MagCache: Applying"
@@ -33,8 +38,11 @@ _SWITCHES = {
         r"Cache backend '.*' is not supported for|Cache-dit is not enabled|TeaCache may not be applied",
     ),
     "--diffusion-attention-backend": Switch(r"Resolved diffusion attention backend 'VALUE'"),
-    "--quantization": Switch(lacking=_BUILT),
-    "--diffusion-quantization-config": Switch(lacking=_BUILT),
+    "--quantization": Switch(_QUANTISED, _NOTHING_QUANTISED, _BUILT),
+    "--diffusion-quantization-config": Switch(_QUANTISED, _NOTHING_QUANTISED, _BUILT),
+    "--diffusion-kv-cache-dtype": Switch(
+        r"NPU attention uses MindIE-SD \S+ Runtime|RainFusion uses MindIE-SD sparse attention, precision="
+    ),
     "--use-hsdp": Switch(r"HSDP applied to model"),
     "--ulysses-a2a-permute": Switch(r"\[a2a_permute\] JIT kernel built and loaded"),
     "--diffusion-offload-config": Switch(
