@@ -15,7 +15,7 @@ from anchormatrix.captures.cutting.cut import cut
 from anchormatrix.captures.cutting.request import Request
 from anchormatrix.captures.open import load_capture
 from virtualhost.host.model import DiT
-from virtualhost.host.scenario import Scenario
+from virtualhost.host.scenario import Scenario, Serving
 from virtualhost.host.split import Split
 from virtualhost.server.chrome import write_kineto
 from virtualhost.server.exchange import parse_split
@@ -265,6 +265,20 @@ def test_files_of_a_session_lie_where_the_release_puts_them_on_npus(tmp_path: Pa
     (folder,) = (tmp_path / "diffusion_rank1").iterdir()
     assert re.fullmatch(r"virtual-ascend_238_20261009\d{9}_ascend_pt", folder.name)
     assert (folder / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv").is_file()
+
+
+@pytest.mark.parametrize("style", ["cuda", "cpu"])
+def test_traces_of_gpus_and_cpus_lie_in_the_folder_of_the_session(style: str, tmp_path: Path) -> None:
+    running = ServingSession(Scenario("quiet", serving=Serving(capture_style=style)), Split(usp=2), (0, 1))
+    outcome = running.request(4, profiled=True)
+    traces = write_session_capture(running, tmp_path)
+    assert [path.name for path in traces] == ["trace_rank0.json", "trace_rank1.json"]
+    assert re.fullmatch(r"20261009-\d{6}_stage_0_rep_0_diffusion_\d{10}", traces[0].parent.name)
+    events = json.loads(traces[1].read_text())["traceEvents"]
+    (whole,) = [event for event in events if event["name"] == "diffusion_forward"]
+    request = Request(4, branches=2, layers=40, diffuse_s=outcome.durations["Wan22Pipeline.diffuse"])
+    assert whole["dur"] / 1e6 > 1.05 * request.diffuse_s
+    assert cut(load_capture(tmp_path), request).step_ids == (1, 2, 3, 4)
 
 
 def test_stepwise_execution_captures_one_step(tmp_path: Path) -> None:

@@ -395,6 +395,18 @@ def test_visible_devices_are_logic_ids():
     assert parse(["Wan", "--omni", "--usp", "2"], scenario, {"ASCEND_RT_VISIBLE_DEVICES": "2,3"}).cards == (6, 7)
 
 
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--ring", "2"], "SANA-Video does not support ring sequence parallel"),
+        (["--usp", "2", "--text-encoder-tp-size", "2"], "SANA-Video does not support text encoder tensor parallel"),
+    ],
+)
+def test_a_pipeline_refuses_what_it_takes_no_part_in(flags, words):
+    with pytest.raises(LaunchError, match=words):
+        parse(["SANA-Video_2B", "--omni", *flags], build(Scenario, {"name": "x"}), {})
+
+
 def test_a_model_without_a_pipeline_is_refused_with_those_there_are():
     with pytest.raises(LaunchError, match="no pipeline of the virtual host serves Llama-3: it has Wan22I2VPipeline, "):
         parse(["Llama-3", "--omni"], build(Scenario, {"name": "x"}), {})

@@ -275,6 +275,24 @@ def test_cfg_ranks_beyond_the_branches_idle_and_are_told_once():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("Wan-AI/Wan2.2-T2V-A14B-Diffusers", "requires vae_use_tiling; automatically enabling it."),
+        ("black-forest-labs/FLUX.1-dev", "VAE patch parallelism is NOT enabled for FluxPipeline; ignoring."),
+    ],
+)
+def test_a_shared_vae_tiles_or_says_that_it_is_not_shared(model, words):
+    assert serve(model, patches=4).startup().text.count(words) == 4
+    assert "vae_patch_parallel_size" not in serve(model).startup().text
+
+
+def test_a_profiler_says_where_its_files_go():
+    text = serve("Qwen/Qwen-Image", profile_dir="/captures").startup().text
+    assert text.count("Omni torch profiling enabled. Traces will be saved to: /captures") == 1
+    assert "Profiler endpoints are enabled." in text
+
+
 def test_a_cache_says_that_it_is_enabled():
     text = serve("Qwen/Qwen-Image", cache="cache_dit").startup().text
     assert text.count("Cache-dit enabled successfully on QwenImagePipeline") == 4

@@ -57,8 +57,8 @@ def parse(arguments: Sequence[str], scenario: Scenario, environment: Mapping[str
         raise LaunchError(
             f"{world} cards for degrees of {split.world}: the virtual host has no timeline for data-parallel replicas"
         )
-    if options.text_encoder_tp_size > 1 and pipeline and pipeline.name == "SanaVideoPipeline":
-        raise LaunchError("SANA-Video does not support text encoder tensor parallelism")
+    if pipeline and pipeline.name == "SanaVideoPipeline":
+        _refuse_by_sana(split, options.text_encoder_tp_size)
     stepwise = bool(options.step_execution)
     if stepwise and not (scenario.log.per_step or (pipeline and pipeline.stepwise)):
         raise LaunchError(  # diffusion/worker/diffusion_model_runner.py:364
@@ -87,7 +87,8 @@ def parse(arguments: Sequence[str], scenario: Scenario, environment: Mapping[str
             inline=backend == "uni",
             eager=options.enforce_eager,
             cache="" if options.cache_backend == "none" else options.cache_backend,
-            profiler=directory is not None,
+            profile_dir=str(directory or ""),
+            patches=options.vae_patch_parallel_size,
         ),
         directory,
         delay if stepwise else 0,
@@ -205,6 +206,21 @@ def _refuse_prohibited(options: argparse.Namespace) -> None:
     if options.cache_backend not in _CACHES:
         supported = ", ".join(f"'{name}'" for name in _CACHES[1:])
         raise LaunchError(f"Unsupported cache backend: {options.cache_backend}. Supported: {supported}")
+
+
+def _refuse_by_sana(split: Split, encoders: int) -> None:
+    """What one pipeline takes no part in (``diffusion/models/sana_video/transformer_sana_video.py:59-75``)."""
+    if split.ring > 1:
+        raise LaunchError(
+            "SANA-Video does not support ring sequence parallel: its linear attention has no log-sum-exp state to "
+            "merge across ring stages. Use --usp for sequence parallel."
+        )
+    if split.ag > 1:
+        raise LaunchError("SANA-Video does not support AllGather-KV sequence parallel. Use --usp instead.")
+    if split.pp > 1:
+        raise LaunchError("SANA-Video does not support pipeline parallel. Set --pipeline-parallel-size to 1.")
+    if encoders > 1:
+        raise LaunchError("SANA-Video does not support text encoder tensor parallel. Set text_encoder_tp_size to 1.")
 
 
 def _positive(text: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from virtualhost.server.profiler import EPOCH_NS, STREAM_IDS, microseconds
@@ -53,13 +53,14 @@ def write_kineto(
     *,
     backend: str = "nccl",
     compress: bool = True,
-    step: int = 1,
+    annotation: str = "ProfilerStep#1",
+    name_of: Callable[[int], str] = "vllm-omni-rank-{}.pt.trace.json".format,
     start_ns: int = EPOCH_NS,
 ) -> list[Path]:
-    """Write one trace per rank; return the files.
+    """Write one trace per rank, ``name_of`` it; return the files.
 
     ``backend`` is ``nccl`` (kernels on GPU streams, copies listed) or ``gloo`` (operators and collectives on threads of
-    a CPU process). One ``ProfilerStep#<step>`` annotation spans the rank's step.
+    a CPU process). One ``annotation`` spans all of a rank's kernels.
     """
     directory.mkdir(parents=True, exist_ok=True)
     files = []
@@ -67,7 +68,7 @@ def write_kineto(
         head = {"backend": backend, "rank": rank, "world_size": timeline.split.world}
         lines = _gpu_events(timeline, rank, start_ns) if backend == "nccl" else _cpu_events(timeline, rank, start_ns)
         span = (
-            f'{{"ph":"X","cat":"user_annotation","name":"ProfilerStep#{step}","pid":{4000 + rank},"tid":{4000 + rank},'
+            f'{{"ph":"X","cat":"user_annotation","name":"{annotation}","pid":{4000 + rank},"tid":{4000 + rank},'
             f'"ts":{microseconds(start_ns)},"dur":{microseconds(timeline.stage_ns[rank])},"args":{{}}}}'
         )
         text = (
@@ -75,8 +76,7 @@ def write_kineto(
             + ",\n".join([span, *lines])
             + "\n]}\n"
         )
-        name = f"vllm-omni-rank-{rank}.{start_ns // 1_000_000}.pt.trace.json"
-        path = directory / (f"{name}.gz" if compress else name)
+        path = directory / (f"{name_of(rank)}.gz" if compress else name_of(rank))
         path.write_bytes(gzip.compress(text.encode(), 1, mtime=0) if compress else text.encode())
         files.append(path)
     return files

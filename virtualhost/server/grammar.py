@@ -135,7 +135,14 @@ class Grammar:
             text += self.line(clock_s, "serving_video.py:627", "Video response encoding (MP4 bytes): 412.35 ms")
         return text + (self.access(ask.endpoint, 200) if ask.synchronous and not lost else "")
 
-    def profiling(self, clock_s: float, directory: str, *, start: bool) -> str:
+    def capture_folder(self, clock_s: float) -> str:
+        """The folder of a capture (``profiler/omni_torch_profiler.py:139``,
+        ``diffusion/inline_stage_diffusion_client.py:251``)."""
+        seconds = self.epoch_s + int(clock_s)
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(seconds))
+        return f"{stamp}_stage_0_rep_0_diffusion_{seconds}"
+
+    def profiling(self, clock_s: float, directory: str, *, start: bool, npu: bool = True) -> str:
         """What is said when the profiler is switched on or off (``entrypoints/openai/api_server.py:2970-2999``,
         ``diffusion/diffusion_engine.py:1276-1278``, ``platforms/npu/profiler.py:104``)."""
         verb = "Starting" if start else "Stopping"
@@ -146,6 +153,12 @@ class Grammar:
             text += self.line(clock_s, "diffusion_engine.py:1276", engine)
             return text + self.line(clock_s, "api_server.py:2973", "Profiler started.")
         text += self.line(clock_s, "diffusion_engine.py:1278", "Stopping diffusion profiling...")
+        if not npu:
+            for rank in range(self.split.world):
+                path = f"{directory}/{self.capture_folder(clock_s)}/trace_rank{rank}.json"
+                exported = f"[Rank {rank}] Trace exported to {path}"
+                text += self.worker_line(rank, clock_s, "omni_torch_profiler.py:174", exported)
+            return text + self.line(clock_s, "api_server.py:2999", "Profiler stopped.")
         hint = (
             "NPU profiler stopped. Use offline parsing to analyze: from torch_npu.profiler.profiler import analyse; "
             f"analyse('{directory}/diffusion_rank0')"

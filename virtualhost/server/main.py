@@ -63,15 +63,13 @@ class Server:
         self._register()
         try:
             self._start()
-            try:
-                api.listen()
-            except OSError:  # two servers may bind a port before either listens
-                self._exit_code = self._cannot_bind()
-                raise _GoneError from None
+            api.listen()
             threading.Thread(target=api.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
             self._serve()
         except _GoneError:
             pass
+        except OSError:  # two servers may bind a port before either listens
+            self._exit_code = self._cannot_bind()
         finally:
             self._close()
         return self._exit_code
@@ -215,7 +213,8 @@ class Server:
         self._told_profiler(start=False)
 
     def _told_profiler(self, *, start: bool) -> None:
-        self.log(self.session.grammar.profiling(self.session.clock_s, str(self.launch.profile_dir), start=start))
+        session, npu = self.session, self.scenario.serving.capture_style not in ("cuda", "cpu")
+        self.log(session.grammar.profiling(session.clock_s, str(self.launch.profile_dir), start=start, npu=npu))
 
     def log(self, text: str) -> None:
         """Write to the log: standard output, unbuffered. A full disk does not stop a server."""

@@ -38,7 +38,8 @@ class Pipeline:
     ``transformers`` are the attributes that hold a transformer with an ``_sp_plan``, and its class; without any, no
     sequence is split and a warning says so. ``absent`` are the targets that the class lacks. ``encoder``, ``loop`` and
     ``decoder`` are the stages that a text-to-image or text-to-video request runs, where they are targets: an empty one
-    logs nothing. ``checks`` is the place of the warning on CFG, ``warm_frames`` of the warm-up at start; 0 is none.
+    logs nothing. ``checks`` is the place of the warning on CFG, ``patches`` says whether the VAE can be
+    shared among ranks, ``warm_frames`` is of the warm-up at start; 0 is none.
     """
 
     name: str
@@ -53,7 +54,8 @@ class Pipeline:
     stepwise: bool = False
     guidance: Guidance = Guidance.SCALE
     true_cfg_scale: float = 1.0
-    checks: str = "cfg_parallel.py:155"
+    checks: str = "cfg_parallel.py:156"
+    patches: bool = True
     warm_frames: int = 1
 
     def guided(self, ask: Ask) -> bool:
@@ -109,6 +111,7 @@ PIPELINES = (
         absent=_NO_LOOP,
         loop="",
         bar=False,
+        patches=False,
     ),
     # flux2/pipeline_flux2.py:438: no diffuse; the bar :1078 is drawn in forward
     Pipeline(
@@ -122,7 +125,15 @@ PIPELINES = (
         checks="pipeline_flux2.py:863",
     ),
     # flux/pipeline_flux.py:143, loop :421 without a bar; flux_transformer.py has no _sp_plan
-    Pipeline("FluxPipeline", r"flux", "flux/pipeline_flux.py:143", bar=False, guidance=Guidance.TRUE_CFG),
+    Pipeline(
+        "FluxPipeline",
+        r"flux",
+        "flux/pipeline_flux.py:143",
+        bar=False,
+        guidance=Guidance.TRUE_CFG,
+        checks="pipeline_flux.py:495",
+        patches=False,
+    ),
     # z_image/pipeline_z_image.py:237: neither diffuse nor a bar
     Pipeline(
         "ZImagePipeline",
@@ -153,7 +164,7 @@ PIPELINES = (
         bar=False,
     ),
     # ovis_image/pipeline_ovis_image.py:215, loop :460 without a bar; its transformer has no _sp_plan
-    Pipeline("OvisImagePipeline", r"ovis-?image", "ovis_image/pipeline_ovis_image.py:215", bar=False),
+    Pipeline("OvisImagePipeline", r"ovis-?image", "ovis_image/pipeline_ovis_image.py:215", bar=False, patches=False),
     # sana_video/pipeline_sana_video.py:391: forward is the only target; bar :825; warm-up of 25 frames :339
     Pipeline(
         "SanaVideoPipeline",
@@ -180,7 +191,8 @@ class Options:
     """What a command line asks for besides the form.
 
     ``stage_lines`` is the pipeline profiler, ``stepwise`` ``--step-execution``, ``inline`` one worker in the server's
-    process, ``eager`` no compilation, ``cache`` the backend that keeps parts of steps, ``profiler`` its endpoints.
+    process, ``eager`` no compilation, ``cache`` the backend that keeps parts of steps, ``profile_dir`` where captures
+    go (empty: no profiler), ``patches`` among how many ranks the VAE is shared.
     """
 
     model: str = "Wan-AI/Wan2.2-T2V-A14B-Diffusers"
@@ -189,7 +201,8 @@ class Options:
     inline: bool = False
     eager: bool = False
     cache: str = ""
-    profiler: bool = False
+    profile_dir: str = ""
+    patches: int = 1
 
     def pipeline(self, style: LogStyle) -> Pipeline:
         """The pipeline of the model; a scenario may set a plug-in's in its place (``--custom-pipeline-args``)."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import calendar
 import json
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +61,9 @@ STYLES = {
     "plain": AscendStyle(first="", quoted=False),
     "950-one-stream": AscendStyle(block="Block Num", collectives="AI_CPU", aicpu_on_compute_stream=True),
 }
+
+
+TRACES = {"cuda": "nccl", "cpu": "gloo"}  # capture styles that are traces, and their collectives
 
 
 def microseconds(ns: int) -> str:
@@ -187,23 +188,36 @@ def _communication(timeline: StepTimeline, rank: int, step: int, begin: int) -> 
 
 def write_session_capture(session: ServingSession, directory: Path) -> list[Path]:
     """Write the profiler's files of a session's latest profiled request, with the session's capture faults; return the
-    folders of the ranks.
+    folders or the traces of the ranks.
 
-    The layout is that of vllm-omni on NPUs (``platforms/npu/profiler.py:70-95``): beside the ranks' folders an empty
-    one of the session (``profiler/omni_torch_profiler.py:132-151``).
+    On GPUs and CPUs the traces lie in a folder of the session, ``trace_rank<k>.json`` (``profiler/
+    omni_torch_profiler.py:132-180``); on NPUs each rank has its own folder beside an empty one of the session
+    (``platforms/npu/profiler.py:70-95``).
     """
-    moment = time.gmtime(session.grammar.epoch_s + session.clock_s)
-    stamp, seconds = time.strftime("%Y%m%d-%H%M%S", moment), calendar.timegm(moment)
-    (directory / f"{stamp}_stage_0_rep_0_diffusion_{seconds}").mkdir(parents=True, exist_ok=True)
-    request = session.captured_request()
+    folder = directory / session.grammar.capture_folder(session.clock_s)
+    folder.mkdir(parents=True, exist_ok=True)
+    request, named = session.captured_request(), session.scenario.serving.capture_style
     if request is None:
         return []
+    if named in TRACES:
+        from virtualhost.server.chrome import write_kineto  # noqa: PLC0415 - it imports this module
+
+        annotation = "diffusion_step" if session.options.stepwise else "diffusion_forward"
+        return write_kineto(
+            request,
+            folder,
+            backend=TRACES[named],
+            compress=False,
+            annotation=annotation,
+            name_of="trace_rank{}.json".format,
+        )
 
     def folder_of(rank: int) -> str:
-        return f"diffusion_rank{rank}/virtual-ascend_{session.pids[rank]}_{stamp.replace('-', '')}000_ascend_pt"
+        stamp = folder.name.partition("_")[0].replace("-", "")
+        return f"diffusion_rank{rank}/virtual-ascend_{session.pids[rank]}_{stamp}000_ascend_pt"
 
-    plan, style = session.plan, STYLES[session.scenario.serving.capture_style]
-    folders = write_ascend(request, directory, style=style, folder_of=folder_of)
+    plan = session.plan
+    folders = write_ascend(request, directory, style=STYLES[named], folder_of=folder_of)
     tables = [path for folder in folders for path in folder.rglob("*.csv")]
     if plan.whole_session("capture_empty"):
         for path in tables:

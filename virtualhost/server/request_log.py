@@ -99,9 +99,10 @@ class RequestLog:
         Without a second branch a pipeline that checks it warns at each request. More ranks than branches are told once
         a process (``diffusion/distributed/cfg_parallel.py:313``).
         """
-        cfg, where = self.grammar.split.cfg, self.pipeline.checks
+        cfg, (file, _, number) = self.grammar.split.cfg, self.pipeline.checks.partition(":")
         why = self.pipeline.unguided_because(ask) if cfg > 1 else ""
         said = why if self.pipeline.guidance.warns else ""
+        where = f"{file}:{int(number) + (0 if 'true_cfg' in why else 4)}"  # the second warning stands below the first
         if not why and cfg > self.branches and first:
             where, idle = "cfg_parallel.py:313", cfg - self.branches
             said = f"cfg_parallel_size={cfg} > n_branches={self.branches}, {idle} GPU(s) will be idle for CFG"

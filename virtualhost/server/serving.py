@@ -110,7 +110,9 @@ class ServingSession:
         if reason is not None:
             return self._ended(chunks, 1.0, "exit", grammar.crash(0, reason))
         chunks.append(Chunk(0.2, startup_log.group_lines(grammar, clock)))
-        chunks.append(Chunk(ready / 4, startup_log.split_lines(grammar, clock + ready / 4, self.pipeline)))
+        chunks.append(
+            Chunk(ready / 4, startup_log.built_lines(grammar, clock + ready / 4, self.options, self.pipeline))
+        )
         fault = self.plan.at_launch("load", *_BREAKS, "comm_init")
         if fault is not None:
             return self._broken(fault, chunks, ready / 2)

@@ -79,6 +79,34 @@ def split_lines(grammar: Grammar, clock_s: float, pipeline: Pipeline) -> str:
     )
 
 
+def built_lines(grammar: Grammar, clock_s: float, options: Options, pipeline: Pipeline) -> str:
+    """What workers say while they build the pipeline."""
+    text = profiling_line(grammar, clock_s, options.profile_dir)
+    text += patch_lines(grammar, clock_s, pipeline, options.patches)
+    return text + split_lines(grammar, clock_s, pipeline)
+
+
+def profiling_line(grammar: Grammar, clock_s: float, directory: str) -> str:
+    """The line of the first worker when it makes its profiler (``profiler/omni_torch_profiler.py:73``)."""
+    if not directory:
+        return ""
+    text = f"Omni torch profiling enabled. Traces will be saved to: {directory}"
+    return grammar.worker_line(0, clock_s, "omni_torch_profiler.py:73", text)
+
+
+def patch_lines(grammar: Grammar, clock_s: float, pipeline: Pipeline, patches: int) -> str:
+    """The lines of every worker on a VAE that is to be shared among ranks (``diffusion/registry.py:469-481``): it tiles
+    from then on, or goes on alone."""
+    size = f"vae_patch_parallel_size={patches}"
+    where, level = "registry.py:476", "INFO"
+    text = f"{size} requires vae_use_tiling; automatically enabling it."
+    if not pipeline.patches:
+        where, level = "registry.py:470", "WARNING"
+        text = f"{size} is set but VAE patch parallelism is NOT enabled for {pipeline.name}; ignoring."
+    ranks = range(grammar.split.world if patches > 1 else 0)
+    return "".join(grammar.worker_line(rank, clock_s, where, text, level=level) for rank in ranks)
+
+
 def profiler_lines(grammar: Grammar, clock_s: float, pipeline: Pipeline) -> str:
     """The warnings of every worker about targets that the pipeline lacks
     (``diffusion/profiler/diffusion_pipeline_profiler.py:69``)."""
@@ -191,7 +219,7 @@ def serving_lines(grammar: Grammar, clock_s: float, options: Options, port: int)
     uvicorn's own."""
     model = f"Pure diffusion API server initialized for model: {options.model}"
     text = grammar.line(clock_s, "api_server.py:864", model)
-    if options.profiler:
+    if options.profile_dir:
         warning = "Profiler endpoints are enabled. This should ONLY be used for local development!"
         text += grammar.line(clock_s, "api_server.py:363", warning, level="WARNING")
     url = f"Starting vLLM API server (pure diffusion mode) on http://127.0.0.1:{port}"
