@@ -101,12 +101,14 @@ class Sglang:
             **visible_env,
             **self._engine.env,
         }
-        # Otherwise a taken port is silently another; the next one up is taken for offline jobs.
-        internal = port + 2 if port + 2 <= _LAST_PORT else port - 2
+        # Strict: a taken port must not silently be another. The next one up is taken for offline jobs; by default every
+        # server of a host has the same rendezvous.
+        scheduler, master = (port + 2, port + 3) if port + 3 <= _LAST_PORT else (port - 3, port - 2)
         argv = [
             *filled_command(self._engine.command, env),
             *("serve", "--model-type", "diffusion", "--model-path", self._engine.model),
-            *("--host", "127.0.0.1", "--port", str(port), "--strict-ports", "--scheduler-port", str(internal)),
+            *("--host", "127.0.0.1", "--port", str(port), "--strict-ports"),
+            *("--scheduler-port", str(scheduler), "--master-port", str(master)),
             *_degrees(form),
             *("--performance-mode", "manual", "--warmup-mode", "off"),
             *_residency(form),

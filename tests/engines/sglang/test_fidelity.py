@@ -46,7 +46,7 @@ for argv in json.load(sys.stdin):
     resolved = ServerArgs.from_cli_args(args, unknown, default_args={"warmup_mode": "server"}, argv=argv)
     names = ("num_gpus tp_size sp_degree ulysses_degree ring_degree kv_gather_degree cfg_parallel_degree dp_size "
              "dit_cpu_offload dit_layerwise_offload text_encoder_cpu_offload performance_mode warmup_mode output_path "
-             "port scheduler_port enable_torch_compile disable_conditioning_cache uvicorn_access_log_exclude_prefixes")
+             "port scheduler_port master_port enable_torch_compile disable_conditioning_cache")
     found.append({name: getattr(resolved, name) for name in names.split()})
 print(json.dumps(found))
 """
@@ -106,7 +106,8 @@ def test_every_form_s_arguments_are_accepted_and_mean_what_they_say() -> None:
         assert found["dit_layerwise_offload"] is ("layerwise" in form)
         assert found["text_encoder_cpu_offload"] is ("cpu-offload" in form)
         assert (found["performance_mode"], found["warmup_mode"]) == ("manual", "off")
-        assert (found["port"], found["scheduler_port"], found["output_path"]) == (41000, 41002, None)
+        assert [found[f"{port}port"] for port in ("", "scheduler_", "master_")] == [41000, 41002, 41003]
+        assert found["output_path"] is None
         assert (found["enable_torch_compile"], found["disable_conditioning_cache"]) == (False, True)
 
 

@@ -76,11 +76,12 @@ def test_stages_are_synchronised_and_a_capture_has_its_folder():
     assert "SGLANG_DIFFUSION_TORCH_PROFILER_DIR" not in command("tp1-usp2").env
 
 
-def test_ports_are_strict_and_leave_out_the_one_of_offline_jobs():
+def test_every_port_is_strict_its_own_and_none_of_them_that_of_offline_jobs():
     argv = command("tp1-usp2", port=8000).argv
     assert "--strict-ports" in argv
-    assert value(argv, "--scheduler-port") == "8002"
-    assert value(command("tp1-usp2", port=65535).argv, "--scheduler-port") == "65533"
+    assert (value(argv, "--scheduler-port"), value(argv, "--master-port")) == ("8002", "8003")
+    last = command("tp1-usp2", port=65535).argv
+    assert (value(last, "--scheduler-port"), value(last, "--master-port")) == ("65532", "65533")
 
 
 @pytest.mark.parametrize(
