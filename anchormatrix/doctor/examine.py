@@ -21,6 +21,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("tenants", cards.foreign_tenants),
     ("leases", cards.leases),
     ("engine", serving.engine),
+    ("packages", serving.packages),
     ("model", serving.model),
     ("figures", serving.figures),
     ("memory", serving.memory),

@@ -18,6 +18,8 @@ from anchormatrix.planning.memory import MEMORY_GATE, memory_of
 from anchormatrix.records.form import Form
 from anchormatrix.records.host import HostState
 
+_VERSION_OF = "import importlib.metadata, sys; print(importlib.metadata.version(sys.argv[1]))"
+
 
 def engine(visit: Visit) -> Iterator[Line]:
     """Whether the engine is installed: its command is there, and its version is told by its own means."""
@@ -38,6 +40,19 @@ def engine(visit: Visit) -> Iterator[Line]:
         return
     known = opened.limits().release
     yield ok("engine", f"{settings.engine.kind} {version}{stated}; which forms it can split is known of {known}")
+
+
+def packages(visit: Visit) -> Iterator[Line]:
+    """Whether the packages are there that the engine's arguments need, each with its version."""
+    settings = visit.settings
+    for name, why in open_engine(settings).packages().items():
+        asked = (*settings.engine.python, "-c", _VERSION_OF, name)
+        found = visit.host.run(asked, timeout_s=visit.limit_s, env=dict(settings.engine.env), check=False)
+        if found.returncode:
+            cure = f"install {name} beside the engine, or leave {why} out of engine.extra_args"
+            yield wrong("packages", f"{why} needs {name}, which {settings.engine.python[0]} does not find", cure)
+        else:
+            yield ok("packages", f"{name} {found.stdout.strip()[:40]}, for {why}")
 
 
 def model(visit: Visit) -> Iterator[Line]:

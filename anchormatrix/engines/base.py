@@ -89,6 +89,10 @@ class Engine(Protocol):
         """What it can split for the configured model."""
         ...
 
+    def packages(self) -> Mapping[str, str]:
+        """Python packages that the configuration makes the engine need beside its own, each with what needs it."""
+        ...
+
     def refusal(self, form: Form) -> str | None:
         """Why this engine cannot run the form, beyond its limits; or ``None``."""
         ...

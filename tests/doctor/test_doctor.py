@@ -164,6 +164,18 @@ def test_missing_tools_and_engine(tmp_path):
     assert found["memory"].status is Status.NOT_CHECKED
 
 
+@pytest.mark.parametrize(("python", "status"), [("exit 1", Status.WRONG), ("echo 3.1.0", Status.OK)])
+def test_a_package_that_an_argument_needs(tmp_path, python, status):
+    engine = {"extra_args": ["--diffusion-attention-backend", "RAINFUSION_ATTN"], "python": ["sh", "-c", python]}
+    line = seen(config(tmp_path, engine=engine))["packages"]
+    assert line.status is status
+    assert line.text in (
+        "RAINFUSION_ATTN needs mindiesd, which sh does not find",
+        "mindiesd 3.1.0, for RAINFUSION_ATTN",
+    )
+    assert "packages" not in seen(config(tmp_path))
+
+
 def test_a_version_that_is_stated_does_not_make_an_engine(tmp_path):
     line = seen(config(tmp_path, engine={"version": "0.30.0", "command": ["/opt/none/vllm"]}))["engine"]
     assert (line.status, line.text) == (Status.WRONG, "virtual-ascend: `/opt/none/vllm` was not found")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from anchormatrix.engines.base import EngineLimits, EngineRule
 from anchormatrix.engines.vllm_omni.launch import VllmOmni
@@ -34,6 +35,10 @@ class DummyRun(VllmOmni):
                 EngineRule.SEQUENCE: "(diffusers' hooks/context_parallel.py: EquipartitionSharder)",
             },
         )
+
+    def packages(self) -> Mapping[str, str]:
+        """Its environment holds all it needs."""
+        return {}
 
     def refusal(self, form: Form) -> str | None:
         """See :class:`~anchormatrix.engines.base.Engine`."""

@@ -62,6 +62,10 @@ class Sglang:
             places=_PLACES,
         )
 
+    def packages(self) -> Mapping[str, str]:
+        """None beside its own."""
+        return {}
+
     def refusal(self, form: Form) -> str | None:
         """See :class:`~anchormatrix.engines.base.Engine`.
 

@@ -27,6 +27,7 @@ _OFFLOAD_FLAGS = {
 _MASK_PLACE = "{mask_chunks}"
 _CARDS_PLACE = "{cards}"
 _STEPWISE = "--step-execution"
+_MINDIE_USERS = ("RAINFUSION_ATTN", "--diffusion-kv-cache-dtype")
 _TOLD_APART = 4  # steps: one that begins, one that ends, and two between that are alike
 # Without it a form on one card runs in the HTTP server's own process, others in workers (0.30.0,
 # diffusion/executor/abstract.py:37-60): the same conditions for all.
@@ -82,6 +83,15 @@ class VllmOmni:
             pads_sequence=uneven or bool(_PADDED.search(self._engine.model)),
             places=_PLACES,
         )
+
+    def packages(self) -> Mapping[str, str]:
+        """MindIE SD, for what it computes on NPUs (0.30.0, ``diffusion/attention/backends/rainfusion_attn.py:148`` and
+        ``flash_attn.py:543``)."""
+        if self._device != DeviceKind.ASCEND:
+            return {}
+        given = " ".join(self._engine.extra_args)
+        uses = next((word for word in _MINDIE_USERS if word in given), "")
+        return {"mindiesd": uses} if uses else {}
 
     def refusal(self, form: Form) -> str | None:
         """See :class:`~anchormatrix.engines.base.Engine`."""

@@ -28,6 +28,10 @@ class TemplateEngine:
         """Only the degrees named here are tried."""
         return EngineLimits(release="template 0.1", degrees=("tp", "usp"))
 
+    def packages(self) -> Mapping[str, str]:
+        """None beside its own."""
+        return {}
+
     def refusal(self, form: Form) -> str | None:
         """A feature of a form that the server lacks is refused here, before anything is loaded."""
         missing = form.offload or (f"mask{form.mask_chunks}" if form.mask_chunks > 1 else "")
