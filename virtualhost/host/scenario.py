@@ -193,7 +193,7 @@ class Serving:
     startup_s: float = 41.0
     stop_s: float = 2.0
     time_scale: float = 0.0005
-    process_name: str = "VLLM::DiffusionWorker"
+    process_name: str = "vLLM-Omni::DiffusionWorker"
     epoch: str = "2026-10-09T08:38:05"
     host_memory_gb: float = 512.0
     capture_style: str = "950"
