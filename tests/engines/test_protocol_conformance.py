@@ -16,6 +16,7 @@ from protocol_suite import (
     SGLANG_IMAGE,
     VIRTUAL,
     VIRTUAL_IMAGE,
+    VIRTUAL_LIGHTX2V,
     VIRTUAL_Z_IMAGE,
     Kind,
     Serving,
@@ -53,7 +54,8 @@ def virtual(kind: Kind) -> object:
     return pytest.param(kind, id=kind.name, marks=[pytest.mark.xdist_group("protocol")])
 
 
-VIDEO = [virtual(VIRTUAL), real(DUMMY_RUN)]
+STRICT = [virtual(VIRTUAL), real(DUMMY_RUN)]  # LightX2V's parser takes every flag (server/__main__.py:18)
+VIDEO = [*STRICT, virtual(VIRTUAL_LIGHTX2V)]
 ALL = [
     *VIDEO,
     virtual(VIRTUAL_IMAGE),
@@ -111,7 +113,7 @@ def test_a_taken_port_is_a_failure_with_its_cause(kind: Kind, tmp_path: Path) ->
         assert running.client.ready()
 
 
-@pytest.mark.parametrize("kind", VIDEO)
+@pytest.mark.parametrize("kind", STRICT)
 def test_a_flag_the_server_does_not_have_ends_it_at_once(kind: Kind, tmp_path: Path) -> None:
     strange = Serving(kind, parse_form(FORM), tmp_path, more=("--no-such-flag",))
     try:

@@ -79,7 +79,7 @@ def parse(arguments: Sequence[str], scenario: Scenario, environment: Mapping[str
         options.host,
         options.port,
         split,
-        _visible_cards(scenario, environment, world),
+        visible_cards(scenario, environment, world),
         Options(
             model=options.model,
             stage_lines=options.enable_diffusion_pipeline_profiler,
@@ -258,7 +258,7 @@ def _profile(config: str | None) -> tuple[Path | None, int]:
     return Path(directory) if directory else None, delay
 
 
-def _visible_cards(scenario: Scenario, environment: Mapping[str, str], world: int) -> tuple[int, ...]:
+def visible_cards(scenario: Scenario, environment: Mapping[str, str], world: int) -> tuple[int, ...]:
     """The cards of the ranks. The variable holds logic ids: positions among the cards this host shows."""
     ids = scenario.cards.ids
     text = environment.get("ASCEND_RT_VISIBLE_DEVICES")

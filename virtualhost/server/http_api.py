@@ -65,10 +65,12 @@ class Api(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, address: tuple[str, int], engine: Engine) -> None:
+    def __init__(
+        self, address: tuple[str, int], engine: Engine, *, handler: type[BaseHTTPRequestHandler] | None = None
+    ) -> None:
         self.engine = engine
         self.jobs: dict[str, Job] = {}
-        super().__init__(address, _Handler, bind_and_activate=False)
+        super().__init__(address, handler or _Handler, bind_and_activate=False)
         try:
             self.server_bind()
         except OSError:

@@ -25,7 +25,7 @@ from virtualhost.server.http_api import Api
 from virtualhost.server.serving import ServingSession
 
 _WAKE = signal.SIGUSR1  # a request's thread tells the main thread that the server ends
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, _WAKE)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, _WAKE)
 _SLICE_S = 0.002  # shorter waits are not worth a system call each
 
 
@@ -36,9 +36,11 @@ class _GoneError(Exception):
 class Server:
     """One running ``vllm serve``."""
 
-    def __init__(self, launch: Launch, scenario: Scenario, state: HostState) -> None:
+    def __init__(
+        self, launch: Launch, scenario: Scenario, state: HostState, session: ServingSession | None = None
+    ) -> None:
         self.launch, self.scenario, self.state = launch, scenario, state
-        self.session = ServingSession(
+        self.session = session or ServingSession(
             scenario, launch.split, launch.cards, state, port=launch.port, options=launch.options
         )
         self.served = launch.served
@@ -56,7 +58,7 @@ class Server:
     def run(self) -> int:
         """Start, serve until a signal or a fault ends it, stop. Returns the exit status."""
         try:
-            api = Api((self.launch.host, self.launch.port), self)
+            api = self.bound()
         except OSError:
             return self._cannot_bind()
         self._fork_ranks(api.fileno())
@@ -74,6 +76,10 @@ class Server:
             self._close()
         return self._exit_code
 
+    def bound(self) -> Api:
+        """The protocol, at its address. Raises OSError when that is taken."""
+        return Api((self.launch.host, self.launch.port), self)
+
     def _start(self) -> None:
         outcome = self.session.startup()
         self._play(outcome)
@@ -83,7 +89,7 @@ class Server:
     def _serve(self) -> None:
         """Wait for signals; returns after a clean stop."""
         while True:
-            self._handle(signal.sigwaitinfo(_SIGNALS).si_signo)
+            self._handle(signal.sigwaitinfo(SIGNALS).si_signo)
 
     def _handle(self, number: int) -> None:
         """React to a signal; raises :class:`_GoneError` when it ends the server."""
@@ -244,7 +250,7 @@ class Server:
                 raise _GoneError
             return
         while (left := until - time.monotonic()) > 0:
-            caught = signal.sigtimedwait(_SIGNALS, left)
+            caught = signal.sigtimedwait(SIGNALS, left)
             if caught is not None:
                 self._handle(caught.si_signo)
 
@@ -279,7 +285,7 @@ def _be_a_rank(read_end: int, inherited: Sequence[int]) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """``vllm --version`` and ``vllm serve``; returns the exit status."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         state = HostState.from_environment()
         scenario = scenario_from_environment(state.override_path)

@@ -32,7 +32,7 @@ from virtualhost.step.request import Captured, whole_request
 from virtualhost.step.steptable import captured
 from virtualhost.step.timeline import StepTimeline
 
-_BREAKS = ("crash", "hang", "oom", "killed", "rank_killed")
+BREAKS = ("crash", "hang", "oom", "killed", "rank_killed")
 _ENDS = {"crash": "exit", "oom": "exit", "comm_init": "exit", "port_in_use": "exit", "hang": "hang"}
 _WARM_STEP_S = 0.35  # of 512 × 512, mostly first uses of memory and kernels
 _ENDS |= {"killed": "sigkill", "rank_killed": "rank_killed"}
@@ -103,7 +103,7 @@ class ServingSession:
         """Start the server: groups, loading, warm-up, ready; or the fault or refusal that ends it."""
         grammar, clock, ready = self.grammar, self.clock_s, self.scenario.serving.startup_s
         chunks = [Chunk(0.0, startup_log.first_line(grammar, clock, self.options.model))]
-        early = self.plan.at_launch("start", *_BREAKS, "port_in_use")
+        early = self.plan.at_launch("start", *BREAKS, "port_in_use")
         if early is not None:
             return self._broken(early, chunks, 1.0)
         reason = refusal(self.scenario.dit, self.asked)
@@ -113,7 +113,7 @@ class ServingSession:
         chunks.append(
             Chunk(ready / 4, startup_log.built_lines(grammar, clock + ready / 4, self.options, self.pipeline))
         )
-        fault = self.plan.at_launch("load", *_BREAKS, "comm_init")
+        fault = self.plan.at_launch("load", *BREAKS, "comm_init")
         if fault is not None:
             return self._broken(fault, chunks, ready / 2)
         if outcome := self._does_not_fit(chunks):
@@ -178,7 +178,7 @@ class ServingSession:
             spent = self._capture(plain, spent, min(profile_step, len(steps_s) - 1))
         chunks.append(self._log.guidance(ask, self.clock_s, first=number == 1))
         ranks, lines = self._lines(spent, rng)
-        if fault := self.plan.in_request(number, *_BREAKS):
+        if fault := self.plan.in_request(number, *BREAKS):
             done, steps_s = min((fault.step or 1) - 1, len(steps_s)), list(spent.steps_s)
             reached_s = encode_s + sum(ranks[0].steps_s[:done])
             drawn = [

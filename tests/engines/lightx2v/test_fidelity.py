@@ -4,6 +4,7 @@ two ranks, whose transformer only waits."""
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -25,6 +26,10 @@ from anchormatrix.measure.causes import known_failure
 from anchormatrix.measure.proof import prove
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.settings.whole import Settings
+from virtualhost.host.scenario_files import load_scenario
+from virtualhost.lightx2v.arguments import parse
+from virtualhost.lightx2v.log import Task
+from virtualhost.lightx2v.session import LightX2VSession
 
 pytestmark = [pytest.mark.real_engine, needs_lightx2v, pytest.mark.xdist_group("lightx2v")]
 ROOT = Path(__file__).resolve().parents[3]
@@ -59,12 +64,13 @@ print(json.dumps([sorted(set(body) - kinds[kind].model_validate(body).model_fiel
 """
 SEEDS = """
 import json
+from unittest.mock import MagicMock
 from lightx2v.models.schedulers.qwen_image.scheduler import QwenImageScheduler
 from lightx2v.models.schedulers.z_image.scheduler import ZImageScheduler
 kept = []
 for kind in (ZImageScheduler, QwenImageScheduler):
     scheduler = kind.__new__(kind)
-    scheduler.generator = "of the last request"
+    scheduler.generator, scheduler.pos_embed = "of the last request", MagicMock()
     scheduler.clear()
     kept.append(scheduler.generator)
 print(json.dumps(kept))
@@ -219,3 +225,22 @@ def test_nothing_of_the_log_is_unusable(server: Running) -> None:
     log = server.log()
     assert (log.spoiled, log.lost_responses) == ({}, 0)
     assert log.stage_lines >= 2 * (3 * 3 + 3)
+
+
+def test_what_the_virtual_host_says_the_server_says_at_the_same_place(server: Running, tmp_path: Path) -> None:
+    server.generate(2)
+    command = placed(FORM.name, settings_for(tmp_path / "model"), tmp_path)
+    arguments = command.argv[command.argv.index("--standalone") :]
+    scenario = load_scenario(ROOT / "virtualhost" / "scenarios" / "healthy.yaml")
+    environment = {"PROFILING_DEBUG_LEVEL": "1", "ASCEND_RT_VISIBLE_DEVICES": "0,1"}
+    session = LightX2VSession(scenario, parse(arguments, scenario, environment))
+    said = session.startup().text + session.request(Task(2, "POST /v1/tasks/image/", id="ONE")).text
+    real = server.log_path.read_text(encoding="utf-8")
+    assert shapes(said) <= shapes(real)
+    assert len(shapes(said)) >= 16
+
+
+def shapes(text: str) -> set[tuple[str, str]]:
+    """Where each line of a log is made, with its text without what differs from one server to the next."""
+    found = re.findall(r"\d{3} \| \w+ +\| ([\w.]+:\w+:\d+) - ([^\n]*)", text)
+    return {(where, re.sub(r"\{.*|[\d.]+|Task [\w-]+|task [\w-]+|hccl|gloo$", "~", said)) for where, said in found}
