@@ -86,6 +86,24 @@ def test_the_virtual_hosts_faults_have_their_causes(fault: dict[str, str], cause
     assert failure_of(text, 1).id == cause
 
 
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ("Model path not found: /models/Qwen-Image", "model_missing"),  # utils/set_config.py:124
+        ("q_heads and kv_heads must be divisible by world_size=7.", "heads_ulysses"),  # ops/attn/ulysses_attn.py:385
+        (
+            "Parallel sizes must match the distributed world size: tensor_p_size (1) * cfg_p_size (1) * seq_p_size (4) "
+            "!= world_size (2).",
+            "world_size",  # utils/set_config.py:420
+        ),
+    ],
+)
+def test_what_lightx2v_says_when_it_cannot_start_has_its_cause(said: str, cause: str) -> None:
+    where = "lightx2v.server.services.inference.worker:init:65"
+    line = f"2026-12-03 08:08:53.802 | ERROR    | {where} - Rank 0 initialization failed: {said}\n"
+    assert failure_of(line, 1).id == cause
+
+
 def test_the_virtual_hosts_healthy_log_has_no_cause() -> None:
     serving = ServingSession(build(Scenario, {"name": "test"}), parse_split("tp2-usp2"), (0, 1, 2, 3))
     text = serving.startup().text + "".join(serving.request(4).text for _ in range(3)) + serving.rank_died(1, 9).text

@@ -70,7 +70,8 @@ from lightx2v.models.schedulers.z_image.scheduler import ZImageScheduler
 kept = []
 for kind in (ZImageScheduler, QwenImageScheduler):
     scheduler = kind.__new__(kind)
-    scheduler.generator, scheduler.pos_embed = "of the last request", MagicMock()
+    scheduler.generator = "of the last request"
+    scheduler.pos_embed = scheduler.scheduler = MagicMock()
     scheduler.clear()
     kept.append(scheduler.generator)
 print(json.dumps(kept))
