@@ -68,7 +68,8 @@ class SglangClient(HttpClient):
         if work.endpoint == Endpoint.IMAGE:
             fields |= {"response_format": "b64_json", "output_format": "png"}  # the default is a lossy file on its disk
         else:
-            fields |= {"num_frames": work.frames, "fps": work.fps}
+            # A video is fetched from a file (runtime/entrypoints/openai/video_api.py:426, :738).
+            fields |= {"num_frames": work.frames, "fps": work.fps, "output_path": self._files.directory}
         if work.negative_prompt:
             fields["negative_prompt"] = work.negative_prompt
         if work.flow_shift is not None:

@@ -117,7 +117,7 @@ class Sglang:
             *("--performance-mode", "manual", "--warmup-mode", "off"),
             *_residency(form),
             "--disable-conditioning-cache",  # else only the first request of a prompt encodes it
-            *("--output-path", ""),  # outputs come in the answer
+            *("--output-path", ""),  # an image comes in the answer, a video goes where its request says
             # A poll of a job must not write a line into the request's bar.
             *("--uvicorn-access-log-exclude-prefixes", "/v1/videos/", "/health"),
             *self._engine.extra_args,

@@ -115,6 +115,7 @@ def test_a_video_is_a_job_that_is_asked_for_until_it_is_there(server: Server):
     assert (response.status, response.content, response.media) == ("ok", b"a video", "video/mp4")
     assert response.told is not None and response.told.stages_s["DenoisingStage"] == 0.7
     (body,) = server.bodies
+    assert body["output_path"] == "/scratch"  # without a folder no video can be fetched
     assert (body["num_frames"], body["fps"], body["negative_prompt"], body["flow_shift"]) == (9, 8, "fog", 3.0)
 
 
