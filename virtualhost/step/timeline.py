@@ -1,8 +1,7 @@
 """One denoise step of a form on actual cards: the timeline from which both the log and the profiler's files come.
 
 >>> step = simulate_step(HostModel(), Split(usp=4), (0, 1, 2, 3))
->>> step.step_ns                    # wall clock of the step, the slowest rank
->>> step.kernels(0)                 # every kernel of rank 0, in order of its start
+>>> step.step_ns, step.kernels(0)  # wall clock of the slowest rank, every kernel of rank 0 in order of its start
 
 The timeline of a layer is a (max, +) function of the state it starts in, so when a state of all streams and ports comes
 back relative to the clock, the layer is not simulated again but repeated, which is exact.

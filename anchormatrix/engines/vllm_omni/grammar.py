@@ -32,6 +32,7 @@ _SAMPLING = "sampling params:"
 _STEPS = re.compile(r"[ ,]steps=([1-9]\d{0,4})(?=[\s,]|$)", re.ASCII)
 _STAMP = re.compile(r"[A-Z]+ (\d\d-\d\d \d\d:\d\d:\d\d)", re.ASCII)
 _ACCESS = re.compile(r'"POST /v1/\S+ HTTP/[\d.]+" (\d{3})\b', re.ASCII)
+_JOB = '"POST /v1/videos HTTP'
 _PROFILE = re.compile(r'"POST /(start|stop)_profile HTTP/[\d.]+" 2\d\d\b', re.ASCII)
 _LOST_MARKS = ("client disconnected", "ClientDisconnect", "before response was sent")
 _GROUP = re.compile(
@@ -121,12 +122,8 @@ def _take(raw: RawLog, line: str, before: Worker) -> Worker:
         _spoil(raw, "two writers on one line")
     elif _SAMPLING in line:
         _sampling(raw, line)
-    elif '"POST /st' in line:
-        match = _PROFILE.search(line)
-        raw.profiling = raw.profiling if match is None else match[1] == "start"
-    elif '"POST /v1/' in line:
-        match = _ACCESS.search(line)
-        raw.answer(int(match[1]) if match else None, image="/v1/images/" in line)
+    elif '"POST /' in line:
+        _access(raw, line)
     elif any(mark in line for mark in _SERVING):
         raw.serving = True
     elif workers and ": Scheduler loop started" in line:
@@ -137,6 +134,19 @@ def _take(raw: RawLog, line: str, before: Worker) -> Worker:
     elif any(mark in line for mark in _LOST_MARKS):
         raw.segments[-1].lost = True
     return named[-1] if named else before
+
+
+def _access(raw: RawLog, line: str) -> None:
+    """An access line: the profiler's switch, a job accepted before it logs anything, or a request's answer."""
+    if match := _PROFILE.search(line):
+        raw.profiling = match[1] == "start"
+    elif '"POST /v1/' in line:
+        found = _ACCESS.search(line)
+        status = int(found[1]) if found else None
+        if _JOB in line:
+            raw.accepted = status
+        else:
+            raw.answer(status, image="/v1/images/" in line)
 
 
 def _spoil(raw: RawLog, why: str) -> None:
@@ -186,7 +196,9 @@ def _sampling(raw: RawLog, line: str) -> None:
     steps = _STEPS.findall(params)
     if steps:
         stamp = _STAMP.search(head)
-        raw.segments.append(Segment(int(steps[-1]), stamp=stamp[1] if stamp else "", profiled=raw.profiling))
+        begun = Segment(int(steps[-1]), stamp=stamp[1] if stamp else "", profiled=raw.profiling, status=raw.accepted)
+        raw.segments.append(begun)
+        raw.accepted = None
     else:
         _spoil(raw, "sampling parameters without steps")
 

@@ -55,7 +55,8 @@ class RawLog:
     of their own results then: what was compared, the relative distance (``inf`` and ``nan`` too) and its limit.
     ``features`` are the workers' lines on launch features, at any time; ``early`` what was logged before any request;
     ``spoiled`` counts unusable lines by reason; ``missing`` are methods that the pipeline's profiler did not find.
-    ``numbers`` are the global ranks of processes. ``serving``: the server has said that it takes requests."""
+    ``numbers`` are the global ranks of processes. ``serving``: the server has said that it takes requests;
+    ``accepted`` is the status of a job that has logged nothing yet."""
 
     workers: dict[Worker, None] = field(default_factory=dict)
     groups: dict[str, set[int]] = field(default_factory=dict)
@@ -69,6 +70,7 @@ class RawLog:
     lines: int = 0
     copies: int = 1
     profiling: bool = False
+    accepted: int | None = None
     serving: bool = False
     numbers: dict[str, int] = field(default_factory=dict)
 

@@ -253,3 +253,11 @@ def test_digits_without_end_are_no_number(spoiled: tuple[str, str]) -> None:
     )
     assert [request.diffuse_s for request in parse_serve_log(text).requests] == [1.0]
     assert [request.diffuse_s for request in parse_serve_log(text.replace(*spoiled)).requests] in ([None], [1.0])
+
+
+def test_a_job_is_accepted_before_it_logs_anything() -> None:
+    post = '(APIServer pid=7) INFO:     127.0.0.1:5 - "POST /v1/videos HTTP/1.1" 200 OK\n'
+    poll = '(APIServer pid=7) INFO:     127.0.0.1:5 - "GET /v1/videos/a HTTP/1.1" 200 OK\n'
+    jobs = (f"{post}{sampling(n)}{stage('WanPipeline.diffuse', 2.0 * n)}{poll}" for n in (4, 10))
+    found = parse_serve_log("".join(jobs)).requests
+    assert [(request.response, request.step_s) for request in found] == [("sent", 2.0), ("sent", 2.0)]
