@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -26,6 +27,13 @@ class ServeCommand:
     argv: tuple[str, ...]
     env: Mapping[str, str]
     files: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> str:
+        """The command as a shell takes it, and the text of each of its files."""
+        variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in self.env.items())
+        texts = (f"{FILES_PLACE}/{name}: {text}" for name, text in self.files.items())
+        return "\n".join([f"{variables} {shlex.join(self.argv)}", *texts])
 
     def placed(self, directory: str) -> ServeCommand:
         """The command with its files in ``directory``."""

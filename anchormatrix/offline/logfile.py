@@ -17,6 +17,8 @@ _WIDE = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}  # a redi
 _SGLANG = re.compile(
     r"^(?:\[[\d :-]{1,40}\] )?\[\w{1,80}Stage\] (?:started\.\.\.|finished in )|\bsglang/multimodal_gen/", re.MULTILINE
 )
+# LightX2V f8aee98, ``utils/profiler.py:165``
+_LIGHTX2V = re.compile(r"\[Profile\] (?:Rank \d{1,6}|Single GPU) - |\| lightx2v\.server\.")
 
 
 def log_text(path: Path) -> tuple[str, int]:
@@ -43,7 +45,11 @@ def no_serving_log(text: str, log: ServeLog) -> str:
         return "the file is empty"
     if _SGLANG.search(text):
         return "this is a log of SGLang's diffusion server, read as another engine's"
-    if log.requests or log.ranks or failure_of(text).line:
+    if log.requests or log.ranks:
+        return ""
+    if _LIGHTX2V.search(text):
+        return "this is a log of LightX2V's server, read as another engine's"
+    if failure_of(text).line:
         return ""
     if "\0" in text[:_HEAD]:
         return "this is binary data"

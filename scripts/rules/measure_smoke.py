@@ -11,7 +11,6 @@ Example:
 from __future__ import annotations
 
 import argparse
-import shlex
 from datetime import datetime
 from pathlib import Path
 
@@ -41,9 +40,7 @@ def main() -> int:
         if args.dry_run:
             rig.device.read(rig.host, timeout_s=settings.host.command_timeout_s)
             command = smoke_command(contract, forms[0], rig, rig.host.free_port())
-            print(
-                " ".join(f"{key}={shlex.quote(value)}" for key, value in command.env.items()), shlex.join(command.argv)
-            )
+            print(command.shown)
             print(f"1 request of {settings.smoke.steps} steps")
             return 0
         references = other_groups(contract, args.contracts or results / "contracts.json")

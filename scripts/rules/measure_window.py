@@ -13,7 +13,6 @@ Example:
 from __future__ import annotations
 
 import argparse
-import shlex
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -59,9 +58,7 @@ def main() -> int:
     with open_rig(settings, contract) as rig:
         if args.dry_run:
             command = planned_command(order, rig)
-            print(
-                " ".join(f"{key}={shlex.quote(value)}" for key, value in command.env.items()), shlex.join(command.argv)
-            )
+            print(command.shown)
             print("\n".join(planned_requests(order, rig)))
             return 0
         finished = run_session(order, rig)

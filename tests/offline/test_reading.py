@@ -151,6 +151,7 @@ def test_stage_times_that_did_not_wait_make_no_cell_and_the_bar_is_shown(tmp_pat
         (b"hello\n" * 9, "of its 9 lines and 0 progress bars none is a request, a stage or a worker's"),
         (b"\x1f\x8b\x08\x00", "is packed with gzip"),
         (b"[12-02 16:23:13] [DenoisingStage] finished in 0.1964 seconds\n", "a log of SGLang's diffusion server"),
+        (b"x - [Profile] Rank 0 - Level1_Log step_pre cost 0.000600 seconds\n", "a log of LightX2V's server"),
     ],
 )
 def test_a_file_that_is_no_serving_log_is_refused_by_what_it_is(tmp_path: Path, content: bytes, why: str) -> None:

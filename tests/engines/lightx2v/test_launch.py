@@ -74,6 +74,14 @@ def test_its_files_get_their_directory_when_they_are_placed():
     assert placed.files.keys() == {"lightx2v.json"}
 
 
+def test_a_command_is_shown_with_its_files():
+    first, *rest = command("tp1-usp2").shown.split("\n")
+    assert first.startswith("PYTHONUNBUFFERED=1 PROFILING_DEBUG_LEVEL=1 ")
+    assert " torchrun --standalone " in first
+    assert rest[0] == "{files}/lightx2v.json: {"
+    assert ' "seq_p_size": 2,' in " ".join(rest)
+
+
 def test_a_command_without_files_keeps_every_brace_it_has():
     plain = ServeCommand(("vllm", "{files}"), {"A": "{files}"})
     assert plain.placed("/scratch") is plain
