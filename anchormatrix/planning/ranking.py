@@ -83,8 +83,25 @@ def half_width_pct(starts: Starts, a: str, b: str, rule: Rule, *, windows: int |
 def resolution_pct(sd_pct: float, rule: Rule, *, forms: int, starts: int) -> float:
     """The smallest difference that so many starts of each form tell, in percent, where starts differ by ``sd_pct``."""
     dof = forms * (starts - 1) + (rule.known.dof if rule.known else 0.0)
-    error = _quantile(dof, rule.level / max(1, forms - 1)) * sd_pct / 100 * math.sqrt(2 / starts)
+    error = t_quantile(dof, rule.level / max(1, forms - 1)) * sd_pct / 100 * math.sqrt(2 / starts)
     return 100 * math.expm1(error)
+
+
+@dataclass(frozen=True)
+class MeanStep:
+    """Mean log(step) of a form over its ``starts``, the variance of that mean, and its degrees of freedom."""
+
+    value: float
+    variance: float
+    dof: float
+    starts: int
+
+
+def mean_step(starts: Starts, form: str, rule: Rule) -> MeanStep:
+    """The mean step of a form that has starts, with the noise that the starts of all forms beside it show."""
+    look = _Look({name: dict(found) for name, found in starts.items() if found}, rule, 1)
+    own = look.steps[form]
+    return MeanStep(fmean(own.values()), look.own.get(form, look.variance) / len(own), look.dof, len(own))
 
 
 @dataclass(frozen=True)
@@ -132,7 +149,7 @@ class _Look:
 
     def quantile(self, dof: float) -> float:
         """Student's t at the level of one comparison."""
-        return _quantile(dof, self.rule.level / self.comparisons)
+        return t_quantile(dof, self.rule.level / self.comparisons)
 
     def chance(self, gap: _Gap, zone: float, left: int) -> float:
         """The chance that a comparison still open is decided by ``left`` more starts of both forms."""
@@ -252,7 +269,8 @@ def _behind(rival: Rival) -> float:
     return rival.behind_pct
 
 
-def _quantile(dof: float, level: float) -> float:
+def t_quantile(dof: float, level: float) -> float:
+    """The bound of Student's t that chance exceeds with probability ``level``."""
     from scipy.special import stdtrit  # noqa: PLC0415  half a second that only a comparison costs
 
     return float(stdtrit(dof, 1 - level))

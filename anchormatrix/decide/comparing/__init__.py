@@ -1,0 +1,1 @@
+"""Two runs against each other, cell by cell."""
