@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
 import pytest
 from free_ports import free_port
 from lightx2v_env import BIN, ENV, in_lightx2v, needs_lightx2v, small_model
@@ -182,12 +183,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
             yield Running(engine, client, folder / "server.log", [])
         finally:
             client.close()
+            ranks = psutil.Process(process.pid).children(recursive=True)
+            # torchrun passes it on, and each rank leaves at once (server/main.py:25)
             process.send_signal(signal.SIGINT)
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            left = psutil.wait_procs([psutil.Process(process.pid), *ranks], timeout=40)[1]
+            for one in left:
+                one.kill()
+            process.wait()
+        assert left == [], "SIGINT did not end the server and its ranks"
 
 
 def test_a_request_is_answered_and_every_rank_times_every_step_asked_for(server: Running) -> None:
