@@ -58,7 +58,9 @@ print(json.dumps([sorted(kinds[kind].model_validate(body).model_extra) for kind,
 """
 # A request as a worker logs and dumps it, by the server's own classes: start, stages, steps, dump, end
 SPEAK = """
-import contextlib, io, json, logging, os, sys, types
+import io, json, sys, types
+from sglang.multimodal_gen.configs.sample.sampling_params import SamplingParams
+from sglang.multimodal_gen.runtime.pipelines_core.schedule_batch import Req
 from sglang.multimodal_gen.runtime.utils import logging_utils, perf_logger
 folder = json.load(sys.stdin)
 said = io.StringIO()
@@ -66,11 +68,9 @@ sys.stdout = said
 logging_utils.configure_logger(types.SimpleNamespace(log_level="info", uvicorn_access_log_exclude_prefixes=[]))
 logger = logging_utils.init_logger("sglang.multimodal_gen.test")
 metrics = perf_logger.RequestMetrics(request_id="one")
-from sglang.multimodal_gen.runtime.pipelines_core.schedule_batch import Req
-import inspect
-source = inspect.getsource(Req)
-assert 'infer_steps: {self.num_inference_steps}' in source
-logger.info("Sampling params:\\n                 infer_steps: 2\\n")
+asked = SamplingParams(prompt="a prompt", num_inference_steps=2, width=256, height=256, output_file_name="a.png")
+pipeline = types.SimpleNamespace(embedded_cfg_scale=1.0, flow_shift=None)
+Req(sampling_params=asked).log(types.SimpleNamespace(pipeline_config=pipeline))
 with logging_utils.log_generation_timer(logger, "a prompt"):
     for name in ("TextEncodingStage", "DenoisingStage", "DecodingStage"):
         with perf_logger.StageProfiler(name, logger=logger, metrics=metrics, log_stage_start_end=True,
@@ -133,7 +133,7 @@ def test_lines_of_the_server_s_own_classes_are_read_and_agree_with_its_own_dump(
     text = in_sglang(SPEAK, str(tmp_path))
     told = told_by((tmp_path / "dump.json").read_bytes())
     assert told is not None and len(told.steps_s) == 2
-    log = parse_log(text, [Response(RequestStatus.OK, 60.0, told=told)])
+    log = parse_log(text, [Response(RequestStatus.OK, 60.0, steps=2, told=told)])
     (timed,) = log.requests
     assert log.findings == ()
     assert (timed.steps, timed.iterations) == (2, 2)
