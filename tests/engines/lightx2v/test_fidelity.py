@@ -183,10 +183,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
             yield Running(engine, client, folder / "server.log", [])
         finally:
             client.close()
-            ranks = psutil.Process(process.pid).children(recursive=True)
-            # torchrun passes it on, and each rank leaves at once (server/main.py:25)
-            process.send_signal(signal.SIGINT)
-            left = psutil.wait_procs([psutil.Process(process.pid), *ranks], timeout=40)[1]
+            family: list[psutil.Process] = []
+            if process.poll() is None:
+                family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+                process.send_signal(signal.SIGINT)  # torchrun passes it on (each rank: server/main.py:25)
+            left = psutil.wait_procs(family, timeout=40)[1]
             for one in left:
                 one.kill()
             process.wait()
