@@ -48,5 +48,12 @@ def paired(asked: Sequence[int], told: Sequence[int]) -> tuple[int | None, ...]:
     return tuple(pairs)
 
 
+def ambiguous(asked: Sequence[int], told: Sequence[int]) -> frozenset[int]:
+    """The requests asked for that may be another record as well: those that pair otherwise from the end."""
+    first, last = paired(asked, told), paired(asked[::-1], told[::-1])[::-1]
+    mirrored = (None if place is None else len(told) - 1 - place for place in last)
+    return frozenset(i for i, (one, other) in enumerate(zip(first, mirrored, strict=True)) if one != other)
+
+
 def _pair(asked: Sequence[int], told: Sequence[int], best: list[list[int]], i: int, j: int) -> bool:
     return asked[i] == told[j] and best[i][j] == best[i + 1][j + 1] + 1

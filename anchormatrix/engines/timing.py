@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from anchormatrix.records.requests import Basis, Witness
 from anchormatrix.records.session import OffloadSeen, SparseSeen
 
+_UNTOLD = "nothing in the log can be told to be of it"
+
 
 @dataclass(frozen=True)
 class RankTiming:
@@ -53,7 +55,7 @@ class Request:
     @classmethod
     def unknown(cls, steps: int, response: str) -> Request:
         """A request that was sent and of which nothing is told."""
-        return cls(0, steps, steps, "requested", None, None, None, None, (), (), response)
+        return cls(0, steps, steps, "requested", None, None, None, None, (), (), response, (_UNTOLD,))
 
     @property
     def bar_step_s(self) -> tuple[float, float] | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from anchormatrix.engines.client import Response, Told
-from anchormatrix.engines.pairing import one_for_each
+from anchormatrix.engines.pairing import ambiguous, one_for_each
 from anchormatrix.engines.timing import RankTiming, Request
 from anchormatrix.engines.vllm_omni.loop import remainder
 from anchormatrix.engines.vllm_omni.segments import Segment
@@ -25,16 +25,18 @@ _APART = 0.01  # beyond this share log and answer tell of different things
 def give_steps(segments: Sequence[Segment], responses: Sequence[Response]) -> None:
     """Give requests that nothing announced the steps that were asked for.
 
-    They are taken in order. Where the log has fewer, an answer that tells stage times finds its request by them.
+    They are taken in order where the log has as many as were answered, one without an answer yet beside them. Else an
+    answer that tells stage times finds its request by them, and of the others nothing tells whose is whose.
     """
     silent = [segment for segment in segments if not segment.announced]
-    place, whole = 0, len(silent) >= len(responses)
+    waiting = 1 if silent and silent[-1].status is None else 0
+    in_order = len(silent) - len(responses) in (0, waiting)
+    place = 0
     for response in responses if silent else ():
-        later = range(place, len(silent))
-        if not whole and response.told and response.told.stages_s:
-            found = next((i for i in later if _is_of(silent[i], response.told)), None)
-        else:
-            found = place if later else None
+        found: int | None = place
+        if not in_order:
+            told = response.told if response.told and response.told.stages_s else None
+            found = next((i for i in range(place, len(silent)) if told and _is_of(silent[i], told)), None)
         if found is not None:
             silent[found].steps = response.steps
             place = found + 1
@@ -46,14 +48,21 @@ def with_answers(requests: Sequence[Request], responses: Sequence[Response]) -> 
     Where both tell a time they must agree; where the log lost it, the answer's stands alone, as one rank's word.
     """
     found = one_for_each(requests, responses)
-    merged = (_merged(request, response) for request, response in zip(found, responses, strict=False))
+    unsure = ambiguous([one.steps for one in responses], [one.steps for one in requests])
+    merged = (_merged(*pair, unsure=place in unsure) for place, pair in enumerate(zip(found, responses, strict=False)))
     return (*merged, *found[len(responses) :])
 
 
-def _merged(request: Request, response: Response) -> Request:
+def _merged(request: Request, response: Response, *, unsure: bool) -> Request:
+    """A request with what its answer tells; ``unsure``: by its steps alone it may as well be another."""
     told_s, basis = _loop_s(response.told)
-    if told_s is None or request.refused:
+    if request.refused:
         return request
+    if told_s is None:
+        if request.diffuse_s is None or not unsure:
+            return request
+        why = f"the log's requests for {request.steps} steps are not those answered, and no answer tells which is its"
+        return _without_time(request, why)
     if request.diffuse_s is None:
         return _by_answer(request, response, told_s, basis)
     if request.basis is Basis.BAR:
@@ -61,8 +70,12 @@ def _merged(request: Request, response: Response) -> Request:
     first = min((timing.diffuse_s for timing in request.ranks if timing.rank == 0), default=request.diffuse_s)
     if abs(first - told_s) > _APART * told_s + _ROUNDED_S:
         why = f"the answer says {told_s:.4g} s and the log {first:.4g} s"
-        return replace(request, diffuse_s=None, ranks=(), refused=why, notes=(*request.notes, why))
+        return _without_time(request, why)
     return replace(request, witness=Witness.BOTH)
+
+
+def _without_time(request: Request, why: str) -> Request:
+    return replace(request, diffuse_s=None, ranks=(), refused=why, notes=(*request.notes, why))
 
 
 def _by_answer(request: Request, response: Response, told_s: float, basis: Basis) -> Request:

@@ -110,3 +110,30 @@ def test_the_request_under_way_follows_those_that_were_answered() -> None:
     text = SERVING + image(4.0) + image(20.0).replace(access(), "")
     log = parse_serve_log(text, [answer(4, 4.0)])
     assert [request.diffuse_s for request in log.requests] == [4.0, 20.0]
+
+
+def silent_answer(steps: int, latency_s: float) -> Response:
+    """An answer that tells no times, as those of releases before 0.20."""
+    return Response(RequestStatus.OK, latency_s, steps=steps)
+
+
+def test_without_times_in_the_answers_a_lost_image_shifts_no_steps() -> None:
+    text = SERVING + image(4.0) + image(4.2)  # the log lost the second of 4, 10 and 4 steps
+    log = parse_serve_log(text, [silent_answer(4, 4.5), silent_answer(10, 10.5), silent_answer(4, 4.7)])
+    assert [request.step_s for request in log.requests[:3]] == [None, None, None]
+    assert log.requests[0].notes == ("nothing in the log can be told to be of it",)
+
+
+def test_another_clients_image_is_nobodys_here() -> None:
+    text = SERVING + image(20.0) + image(4.0) + image(10.0)  # the first is another client's
+    blind = parse_serve_log(text, [silent_answer(4, 4.5), silent_answer(10, 10.5)])
+    assert [request.step_s for request in blind.requests[:2]] == [None, None]
+    told = parse_serve_log(text, [answer(4, 4.0), answer(10, 10.0)])
+    assert [request.step_s for request in told.requests[:2]] == [1.0, 1.0]
+    assert told.requests[0].witness is Witness.BOTH
+
+
+def test_an_image_that_is_not_answered_yet_takes_no_time_from_the_answered() -> None:
+    text = SERVING + image(4.0) + stage(0, "text_encoder.forward", 0.2)
+    log = parse_serve_log(text, [silent_answer(4, 4.5)])
+    assert [request.step_s for request in log.requests] == [1.0, None]
