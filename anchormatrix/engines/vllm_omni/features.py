@@ -23,8 +23,10 @@ _KINDS = (
 )
 _GROUP = re.compile(r"Distributed layerwise offload: dp_size=(\d{1,5}), rank_in_group=")
 _REFUSAL = re.compile(r"(?:Skipping|skipping) (?:model-level )?offloading|No DiT/transformer modules found|, skipping")
-_ACTIVE = re.compile(r"RAINFUSION_ATTN active|FASTVIDEO_VSA routing: .*route=VSA")
-_DENSE = re.compile(r"RAINFUSION_ATTN staying dense|FASTVIDEO_VSA falling back")
+_ACTIVE = re.compile(r"RAINFUSION_ATTN active|FASTVIDEO_VSA routing: .*route=VSA\b(?!_)")
+_DENSE = re.compile(
+    r"RAINFUSION_ATTN staying dense|FASTVIDEO_VSA falling back|FASTVIDEO_VSA routing: .*route=VSA_ALL_BLOCKS"
+)
 
 
 _HEADER = re.compile(r"^.*?\[[\w./<>-]{1,160}:\d{1,6}\] ")

@@ -52,13 +52,13 @@ _SWITCHES = {
 }
 _OF_FORMS = re.compile(
     r"--(?:num-gpus|tensor-parallel-size|usp|ulysses-degree|ring(?:-degree)?|allgather-degree|cfg-parallel-size"
-    r"|pipeline-parallel-size|enable-(?:distributed-)?(?:layerwise|cpu)-offload)(?:=|$)"
+    r"|pipeline-parallel-size|enable-(?:distributed-)?(?:layerwise|cpu)-offload)(?:=|$)|-(?:tp|pp)(?:=|\d|$)"
 )
 
 
 def of_forms(arguments: Iterable[str]) -> str:
     """The first argument that a form must name, not ``engine.extra_args``; empty when there is none."""
-    return next((word for word in arguments if _OF_FORMS.match(word)), "")
+    return next((word for word in arguments if _OF_FORMS.match(word.replace("_", "-"))), "")
 
 
 def judged(arguments: Sequence[str], lines: Sequence[Line], *, stepwise: bool) -> tuple[dict[str, str], dict[str, str]]:

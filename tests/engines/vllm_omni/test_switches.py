@@ -6,7 +6,9 @@ import pytest
 from serving_logs import log
 
 from anchormatrix.engines.vllm_omni.parse import parse_serve_log
+from anchormatrix.engines.vllm_omni.switches import of_forms
 from anchormatrix.measure.proof import prove
+from anchormatrix.records.session import SparseSeen
 
 ASKED = {"world": 2, "sp_size": 2, "cfg_size": 1, "dp_size": 1}
 
@@ -89,3 +91,19 @@ def test_ranks_are_numbered_as_the_engine_does_not_as_their_tags_name_them() -> 
         for n in range(4)
     )
     assert parse_serve_log(told + text).ranks == tuple(f"DiffusionWorker_{tag}" for tag in reversed(tags))
+
+
+@pytest.mark.parametrize("word", ["--usp", "--ring=2", "--tensor_parallel_size", "-tp", "-pp=2", "-tp2", "--num-gpus"])
+def test_a_degree_among_the_arguments_of_all_forms_is_found_in_every_spelling(word: str) -> None:
+    assert of_forms(("--enforce-eager", word, "2")) == word
+
+
+def test_an_argument_that_only_begins_alike_is_none() -> None:
+    assert of_forms(("--usp-mode", "--tokenizer", "x", "-tps", "--ring-buffer")) == ""
+
+
+def test_sparse_attention_that_keeps_every_block_is_dense() -> None:
+    routing = "FASTVIDEO_VSA routing: role=self keep_ratio={} route={}"
+    every = parse_serve_log(worker(routing.format("1.0", "VSA_ALL_BLOCKS")) + log(3.0, 2)).sparse
+    some = parse_serve_log(worker(routing.format("0.2", "VSA")) + log(3.0, 2)).sparse
+    assert (every, some) == (SparseSeen(active=0, dense=1), SparseSeen(active=1, dense=0))
