@@ -37,18 +37,18 @@ def log_text(path: Path) -> tuple[str, int]:
     return text, text.count("\N{REPLACEMENT CHARACTER}")
 
 
-def no_serving_log(text: str, log: ServeLog) -> str:
-    """Why a text is no serving log of a grammar known here; empty when it is one, or one of a server that failed."""
+def no_serving_log(text: str, log: ServeLog, engine: str) -> str:
+    """Why a text is no serving log of the engine; empty when it is one, or one of a server of its that failed."""
     if log.stage_lines:
         return ""
     if not text.strip():
         return "the file is empty"
-    if _SGLANG.search(text):
-        return "this is a log of SGLang's diffusion server, read as another engine's"
+    if engine != "sglang" and _SGLANG.search(text):
+        return "this is a log of SGLang's diffusion server, read as another engine's: set engine.kind to sglang"
     if log.requests or log.ranks:
         return ""
-    if _LIGHTX2V.search(text):
-        return "this is a log of LightX2V's server, read as another engine's"
+    if engine != "lightx2v" and _LIGHTX2V.search(text):
+        return "this is a log of LightX2V's server, read as another engine's: set engine.kind to lightx2v"
     if failure_of(text).line:
         return ""
     if "\0" in text[:_HEAD]:

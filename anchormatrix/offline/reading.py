@@ -153,8 +153,13 @@ def _read(path: Path, tiers: Mapping[str, int], settings: Settings, engine: Engi
         steady_pct=limits.steady_pct,
     )
     repeats = timed[max(1, warmups, (ramp.first_steady or 1) - 1) :]
+    alien = no_serving_log(text, log, engine.name)
     status, reason = _status(
-        text, log, engine.expected_groups(form) if form else None, [r for r in repeats if r.steps in tiers.values()]
+        text,
+        log,
+        alien,
+        engine.expected_groups(form) if form else None,
+        [r for r in repeats if r.steps in tiers.values()],
     )
     session = Session(
         contract=f"ranks-{form.cards if form else max(1, len(log.ranks))}",
@@ -173,7 +178,7 @@ def _read(path: Path, tiers: Mapping[str, int], settings: Settings, engine: Engi
     names = {steps: tier for tier, steps in tiers.items()}
     rows = tuple(_row(request, names[request.steps]) for request in repeats if request.steps in names)
     steady = timed[ramp.first_steady - 1].index if ramp.first_steady else None
-    return ReadLog(path, log, steady, TimedSession(session, rows), no_serving_log(text, log))
+    return ReadLog(path, log, steady, TimedSession(session, rows), alien)
 
 
 def _warm_ups(steps: Sequence[int], tiers: Mapping[str, int], repeats: int) -> int:
@@ -204,9 +209,9 @@ def _row(request: Request, tier: str) -> RequestRow:
 
 
 def _status(
-    text: str, log: ServeLog, expected: Mapping[str, int] | None, repeats: Sequence[Request]
+    text: str, log: ServeLog, alien: str, expected: Mapping[str, int] | None, repeats: Sequence[Request]
 ) -> tuple[SessionStatus, str]:
-    if alien := no_serving_log(text, log):
+    if alien:
         return SessionStatus.UNMEASURABLE, alien
     if not log.requests:
         why = "; ".join((failure_of(text).words, *log.findings, *log.remarks))
