@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from anchormatrix.errors import ConfigError
+from anchormatrix.engines.base import Engine
+from anchormatrix.errors import ConfigError, EngineError
+from anchormatrix.records.form import Form
 from anchormatrix.records.settings.things import EngineSettings
 from anchormatrix.records.settings.values import DeviceKind
 
 _ENV_PLACE = "{env}"
+_LAST_PORT = 65535
 
 
 def filled_command(command: Iterable[str], env: Mapping[str, str]) -> Iterator[str]:
@@ -20,6 +23,18 @@ def filled_command(command: Iterable[str], env: Mapping[str, str]) -> Iterator[s
                 yield from ("--env", f"{name}={value}")
         else:
             yield part
+
+
+def require(engine: Engine, form: Form) -> None:
+    """Raise :class:`EngineError` when the engine refuses the form."""
+    if refusal := engine.refusal(form):
+        raise EngineError(refusal, where=f"form {form.name}", todo="leave the form out of matrix.forms")
+
+
+def ports_beside(port: int, count: int) -> tuple[int, ...]:
+    """``count`` ports near a server's own for what it listens on besides; the next one is left to it."""
+    first = port + 2 if port + 1 + count <= _LAST_PORT else port - 1 - count
+    return tuple(range(first, first + count))
 
 
 def refuse_options(engine: EngineSettings) -> None:

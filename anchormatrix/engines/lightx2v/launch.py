@@ -10,13 +10,12 @@ from collections.abc import Mapping, Sequence
 
 from anchormatrix.engines.base import FILES_PLACE, EngineLimits, EngineRule, ServeCommand
 from anchormatrix.engines.client import Client, Response, ServerFiles
-from anchormatrix.engines.launching import collective_env, filled_command
+from anchormatrix.engines.launching import collective_env, filled_command, ports_beside, require
 from anchormatrix.engines.lightx2v.client import LightX2VClient
 from anchormatrix.engines.lightx2v.models import COMMIT, RELEASE, UNSEEDED, UNSEEDED_PLACE, why_not
 from anchormatrix.engines.lightx2v.options import FILE, check_options, configuration, guided, task_of
 from anchormatrix.engines.lightx2v.parse import parse_log
 from anchormatrix.engines.timing import ServeLog
-from anchormatrix.errors import EngineError
 from anchormatrix.records.form import Form
 from anchormatrix.records.settings.values import DeviceKind, Tier
 from anchormatrix.records.settings.whole import Settings
@@ -29,7 +28,6 @@ _PLACES = {
     EngineRule.SEQUENCE: "(models/networks/qwen_image/model.py:80)",
 }
 _PLATFORMS = {DeviceKind.NVIDIA: "cuda", DeviceKind.ASCEND: "ascend_npu"}
-_LAST_PORT = 65535
 
 
 class LightX2V:
@@ -101,9 +99,7 @@ class LightX2V:
         late_steps: int = 0,
     ) -> ServeCommand:
         """See :class:`~anchormatrix.engines.base.Engine`. The server has no profiler: ``capture_dir`` is not used."""
-        refusal = self.refusal(form)
-        if refusal:
-            raise EngineError(refusal, where=f"form {form.name}", todo="leave the form out of matrix.forms")
+        require(self, form)
         env = {
             "PYTHONUNBUFFERED": "1",  # a measured line must not wait in a buffer
             "PROFILING_DEBUG_LEVEL": "1",  # the lines with times (utils/profiler.py:316)
@@ -116,7 +112,7 @@ class LightX2V:
             **self._engine.env,
         }
         # Its metrics have a port of their own, 8001 for every server unless it is said (server/main.py:59).
-        metrics = port + 2 if port + 2 <= _LAST_PORT else port - 2
+        (metrics,) = ports_beside(port, 1)
         argv = [
             *filled_command(self._engine.command, env),
             # A rendezvous on a free port of the loopback: the usual 29500 is everybody's.

@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 
 from anchormatrix.engines.base import EngineLimits, EngineRule, ServeCommand
 from anchormatrix.engines.client import Client, Response, ServerFiles
-from anchormatrix.engines.launching import collective_env, filled_command, refuse_options
+from anchormatrix.engines.launching import collective_env, filled_command, ports_beside, refuse_options, require
 from anchormatrix.engines.releases import caution, nearest
 from anchormatrix.engines.sglang.client import SglangClient
 from anchormatrix.engines.sglang.parse import parse_log
 from anchormatrix.engines.timing import ServeLog
-from anchormatrix.errors import EngineError
 from anchormatrix.records.form import Form
 from anchormatrix.records.settings.values import ANCHOR, DeviceKind, Tier
 from anchormatrix.records.settings.whole import Settings
@@ -30,7 +29,6 @@ _PLACES = {
     EngineRule.RING: "(runtime/layers/attention/layer.py:890)",
 }
 _CORES = "ANCHORMATRIX_CARD_CORES"
-_LAST_PORT = 65535
 
 
 class Sglang:
@@ -91,9 +89,7 @@ class Sglang:
         late_steps: int = 0,
     ) -> ServeCommand:
         """See :class:`~anchormatrix.engines.base.Engine`."""
-        refusal = self.refusal(form)
-        if refusal:
-            raise EngineError(refusal, where=f"form {form.name}", todo="leave the form out of matrix.forms")
+        require(self, form)
         env = {
             "PYTHONUNBUFFERED": "1",  # a measured line must not wait in a buffer
             "SGLANG_DIFFUSION_SYNC_STAGE_PROFILING": "1",  # else stages and steps are the times of their launches
@@ -107,7 +103,7 @@ class Sglang:
         }
         # Strict: a taken port must not silently be another. The next one up is taken for offline jobs; by default every
         # server of a host has the same rendezvous.
-        scheduler, master = (port + 2, port + 3) if port + 3 <= _LAST_PORT else (port - 3, port - 2)
+        scheduler, master = ports_beside(port, 2)
         argv = [
             *filled_command(self._engine.command, env),
             *("serve", "--model-type", "diffusion", "--model-path", self._engine.model),

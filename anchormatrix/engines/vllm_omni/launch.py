@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from anchormatrix.engines.base import EngineLimits, EngineRule, ServeCommand
 from anchormatrix.engines.client import Client, Response, ServerFiles
-from anchormatrix.engines.launching import collective_env, filled_command, refuse_options
+from anchormatrix.engines.launching import collective_env, filled_command, refuse_options, require
 from anchormatrix.engines.timing import ServeLog
 from anchormatrix.engines.vllm_omni.client import OmniClient
 from anchormatrix.engines.vllm_omni.parse import parse_serve_log
 from anchormatrix.engines.vllm_omni.releases import release_of
 from anchormatrix.engines.vllm_omni.switches import of_forms
-from anchormatrix.errors import ConfigError, EngineError
+from anchormatrix.errors import ConfigError
 from anchormatrix.records.form import Form
 from anchormatrix.records.settings.values import ANCHOR, DeviceKind, Tier
 from anchormatrix.records.settings.whole import Settings
@@ -122,9 +122,7 @@ class VllmOmni:
         Text encoder and VAE are as the engine has them: splitting them stops some pipelines and changes what others
         decode (tiling), so that is for ``engine.extra_args``, where ``{cards}`` stands for the form's number of cards.
         """
-        refusal = self.refusal(form)
-        if refusal:
-            raise EngineError(refusal, where=f"form {form.name}", todo="leave the form out of matrix.forms")
+        require(self, form)
         env = {
             "PYTHONUNBUFFERED": "1",  # a measured line must not wait in a buffer
             **self._device_env(),

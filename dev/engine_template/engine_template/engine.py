@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from anchormatrix.engines.base import EngineLimits, ServeCommand
 from anchormatrix.engines.client import Client, Response, ServerFiles
+from anchormatrix.engines.launching import require
 from anchormatrix.engines.timing import ServeLog
-from anchormatrix.errors import EngineError
 from anchormatrix.records.form import Form
 from anchormatrix.records.settings.values import Tier
 from anchormatrix.records.settings.whole import Settings
@@ -47,8 +47,7 @@ class TemplateEngine:
         late_steps: int = 0,
     ) -> ServeCommand:
         """The server's command line; everything that decides about speed is said, nothing is left to a default."""
-        if refusal := self.refusal(form):
-            raise EngineError(refusal, where=f"form {form.name}", todo="leave the form out of matrix.forms")
+        require(self, form)
         argv = (*self._engine.command, "--port", str(port), "--tp", str(form.tp), "--usp", str(form.usp))
         env = {"PYTHONUNBUFFERED": "1", **visible_env, **self._engine.env}
         return ServeCommand((*argv, *self._engine.extra_args), env)
