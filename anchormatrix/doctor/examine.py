@@ -33,7 +33,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
 def examine(settings: Settings) -> Iterator[Line]:
     """Look at everything a run will need: no server is started, no lease taken, nothing written to results.
 
-    A check that fails in a way nobody thought of is not checked; the others go on.
+    A check that cannot be made says why as a line of its own; the others go on.
     """
     try:
         host = open_host(settings.host)

@@ -53,8 +53,6 @@ class Server:
         self._pids: list[int] = []
         self._lifeline = -1
 
-    # -- life -----------------------------------------------------------------------------------------------------
-
     def run(self) -> int:
         """Start, serve until a signal or a fault ends it, stop. Returns the exit status."""
         try:
@@ -128,8 +126,6 @@ class Server:
         self.log(self.session.grammar.bind_failure())
         return 1
 
-    # -- ranks ----------------------------------------------------------------------------------------------------
-
     def _fork_ranks(self, listening: int) -> None:
         """One child per rank; a pipe that only this process holds open tells them when it is gone. One card's worker is
         this process itself."""
@@ -178,8 +174,6 @@ class Server:
         """Whether a kill damages the driver's state: not of a single card, and not while weights are loading."""
         return self._ready and self.scenario.residue.after_sigkill and len(self.launch.cards) > 1
 
-    # -- what the protocol calls ----------------------------------------------------------------------------------
-
     def generate(self, ask: Ask) -> Outcome | None:
         """Serve one request and write its log as its virtual seconds pass."""
         with self._engine:
@@ -226,8 +220,6 @@ class Server:
         """Write to the log: standard output, unbuffered. A full disk does not stop a server."""
         with contextlib.suppress(OSError):
             os.write(1, text.encode())
-
-    # -- virtual time ---------------------------------------------------------------------------------------------
 
     def _play(self, outcome: Outcome) -> None:
         """Write an outcome's text while its virtual seconds pass."""

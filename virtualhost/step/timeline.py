@@ -287,11 +287,10 @@ class _Step:
             sim.wait(sim.collective(op, "sp", self.latent_bytes * (degree - 1)))
         if split.cfg > 1 and not self.model.behaviour.inactive_guidance:
             sim.wait(layer.allgather("cfg", self.latent_bytes * split.sequence_degree, "guidance"))
+        sim.active = tuple(range(split.world))
         if split.pp > 1:
-            sim.active = tuple(range(split.world))
             op = sim.op(Op("broadcast", "hcom_broadcast_", "HCCL", "pp", "broadcast", "output"))
             sim.wait(sim.collective(op, "pp", self.latent_bytes * split.sequence_degree))
-        sim.active = tuple(range(split.world))
         layer.vector("Sub", 3 * self.latent_bytes)
         cast = sim.op(Op("trans_Cast_5", "Cast", "AI_CPU", AI_CPU))
         sim.run_aside(cast, 110_000, AI_CPU, sim.mark())
