@@ -35,7 +35,7 @@ from anchormatrix.records.settings.whole import Settings
 from anchormatrix.records.smoke import SmokeStatus
 from anchormatrix.store.files import write_text
 from anchormatrix.store.notes import StoredResults
-from anchormatrix.store.quarantine import set_aside
+from anchormatrix.store.quarantine import find_damaged, set_aside
 
 Smoked = Callable[[str], object]
 
@@ -249,7 +249,7 @@ def prepare_run(config_files: Sequence[Path | str], overrides: Mapping[str, Any]
         values["night"] = resolve_night(str(values["night"]), datetime.now())
     settings = build_settings(values)
     live = probe_host(settings)
-    damage = set_aside(results)
+    damage = set_aside(results, find_damaged(results))
     ledger = read_ledger(results / "contracts.jsonl")
     chosen = list_contracts(live, settings, ledger)
     stored = StoredResults(results)

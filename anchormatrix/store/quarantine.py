@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from anchormatrix.store.codec import file_bytes, parse_record, read_record, read
 from anchormatrix.store.files import write_bytes
 
 SUFFIX = ".damaged"
+LEDGER = "contracts.jsonl"
 _OBJECTS: Mapping[str, type[FileRecord]] = {
     "topology.json": Topology,
     "health.json": HostHealth,
@@ -51,23 +53,47 @@ _TABLES: Mapping[str, type[Record]] = {
 }
 
 
-def set_aside(results: Path) -> tuple[str, ...]:
-    """Rename every damaged result to ``NAME.damaged``; returns a sentence for each.
+@dataclass(frozen=True)
+class Damage:
+    """A result that cannot be read any more. ``gone`` names what will be missing once it is set aside."""
 
-    A session whose requests are damaged is set aside as a whole: its ``session.json`` stands for all its files. Of a
-    ledger only the damaged lines go. Raises :class:`InputError` when a file cannot be renamed.
+    path: Path
+    problem: str
+    gone: tuple[Path, ...]
+
+    def words(self, done: str) -> str:
+        """A sentence on it, that ends with what is done about it."""
+        return f"{self.path} is damaged ({self.problem}): {done}"
+
+
+def find_damaged(results: Path) -> tuple[Damage, ...]:
+    """Every damaged result; nothing is changed.
+
+    A session whose requests are damaged is damaged as a whole: its ``session.json`` stands for all its files.
     """
-    said = []
+    found = []
     for path, problem in _damaged(results):
-        with _told(path):
-            os.replace(path, path.with_name(path.name + SUFFIX))
         session = path.with_name("session.json")
-        if path.name == "requests.csv" and session.exists():
-            with _told(session):
-                os.replace(session, session.with_name(session.name + SUFFIX))
-        said.append(f"{path} is damaged ({problem}): set aside, and made again")
-    said += _mended_ledger(results)
-    return tuple(said)
+        whole = path.name == "requests.csv" and session.exists()
+        found.append(Damage(path, problem, (path, session) if whole else (path,)))
+    return (*found, *_damaged_ledger(results))
+
+
+def set_aside(results: Path, found: Sequence[Damage]) -> tuple[str, ...]:
+    """Rename what was found damaged to ``NAME.damaged``; returns a sentence for each.
+
+    Of a ledger only the damaged lines go. Raises :class:`InputError` when a file cannot be renamed.
+    """
+    for one in found:
+        if one.path.name == LEDGER:
+            _mend_ledger(one.path)
+        for path in one.gone:
+            with _told(path):
+                if path.name == "contracts.json" and one.path.name == LEDGER:
+                    path.unlink(missing_ok=True)
+                elif path.exists():
+                    os.replace(path, path.with_name(path.name + SUFFIX))
+    return tuple(one.words("set aside, and made again") for one in found)
 
 
 def _damaged(results: Path) -> Iterator[tuple[Path, str]]:
@@ -90,24 +116,31 @@ def _read_whole_table(path: Path, kind: type[Record]) -> None:
     read_table(path, kind)
 
 
-def _mended_ledger(results: Path) -> list[str]:
-    """Take the unreadable lines out of the ledger of contracts; making ``contracts.json`` again completes it."""
-    path = results / "contracts.jsonl"
-    if not path.exists():
-        return []
+def _damaged_ledger(results: Path) -> Iterator[Damage]:
+    """The unreadable lines in the ledger of contracts; making ``contracts.json`` again completes it."""
+    path = results / LEDGER
+    if path.exists():
+        with _told(path):
+            content = path.read_bytes()
+        lost = _lines(content)[1]
+        if lost:
+            yield Damage(path, f"{lost} damaged line(s)", (results / "contracts.json",))
+
+
+def _mend_ledger(path: Path) -> None:
     with _told(path):
         content = path.read_bytes()
-    lines = content.split(b"\n")
-    whole, torn = lines[:-1], lines[-1]
+        write_bytes(path.with_name(path.name + SUFFIX), content)
+        write_bytes(path, b"".join(line + b"\n" for line in _lines(content)[0]))
+
+
+def _lines(content: bytes) -> tuple[list[bytes], int]:
+    """The sound lines of a ledger, and how many others it has."""
+    *whole, torn = content.split(b"\n")
     good = [line for line in whole if _is_entry(line)]
     if len(good) == len(whole) and (good or not torn):
-        return []  # a torn last line alone is what a killed writer leaves: the next one removes it
-    with _told(path):
-        write_bytes(path.with_name(path.name + SUFFIX), content)
-        write_bytes(path, b"".join(line + b"\n" for line in good))
-        (results / "contracts.json").unlink(missing_ok=True)
-    lost = len(whole) - len(good) + bool(torn)
-    return [f"{path}: {lost} damaged line(s) set aside in {path.name}{SUFFIX}; versions are counted from the others"]
+        return good, 0  # a torn last line alone is what a killed writer leaves: the next one removes it
+    return good, len(whole) - len(good) + bool(torn)
 
 
 def _is_entry(line: bytes) -> bool:

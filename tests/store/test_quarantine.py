@@ -14,7 +14,7 @@ from anchormatrix.records.conclusions.cells import Cell, cell_of
 from anchormatrix.records.contract import LedgerEntry
 from anchormatrix.store.codec import line_text, write_record, write_table
 from anchormatrix.store.files import write_csv, write_json
-from anchormatrix.store.quarantine import set_aside
+from anchormatrix.store.quarantine import find_damaged, set_aside
 from anchormatrix.store.sessions import write_session
 
 CONTRACT = "c4-0123456789"
@@ -33,26 +33,38 @@ def results(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def found_and_set_aside(results: Path) -> tuple[str, ...]:
+    """Looking changes nothing: neither a name nor a content nor a time."""
+    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in results.rglob("*") if path.is_file()}
+    found = find_damaged(results)
+    assert before == {
+        path: (path.stat().st_mtime_ns, path.read_bytes()) for path in results.rglob("*") if path.is_file()
+    }
+    said = set_aside(results, found)
+    assert not [path for one in found for path in one.gone if path.exists()]
+    return said
+
+
 def files(results: Path) -> set[str]:
     return {str(path.relative_to(results)) for path in results.rglob("*") if path.is_file()}
 
 
 def test_sound_results_are_left_alone(results: Path):
     before = files(results)
-    assert set_aside(results) == ()
+    assert found_and_set_aside(results) == ()
     assert files(results) == before
 
 
 def test_an_empty_folder_and_a_missing_one_have_no_damage(tmp_path: Path):
-    assert set_aside(tmp_path) == ()
-    assert set_aside(tmp_path / "results") == ()
+    assert found_and_set_aside(tmp_path) == ()
+    assert found_and_set_aside(tmp_path / "results") == ()
 
 
 @pytest.mark.parametrize("content", [b"", b'{"schema": 1, "sta', b"\xff", b"[]", b'{"schema": 9}', b'{"schema": 1}'])
 def test_a_damaged_object_is_set_aside_and_kept(results: Path, content: bytes):
     path = results / CONTRACT / "smoke.json"
     path.write_bytes(content)
-    (said,) = set_aside(results)
+    (said,) = found_and_set_aside(results)
     assert str(path) in said and "made again" in said
     assert not path.exists()
     assert path.with_name("smoke.json.damaged").read_bytes() == content
@@ -63,7 +75,7 @@ def test_a_session_with_damaged_requests_is_set_aside_whole(results: Path, damag
     folder = results / CONTRACT / "tp1-usp4" / "w1"
     requests = folder / "requests.csv"
     requests.write_text(damage(requests.read_text()))
-    assert len(set_aside(results)) == 1
+    assert len(found_and_set_aside(results)) == 1
     assert {path.name for path in folder.iterdir()} == {
         "requests.csv.damaged",
         "server.log",
@@ -77,17 +89,17 @@ def test_only_the_damaged_lines_of_a_ledger_go(results: Path):
     ledger = results / "contracts.jsonl"
     good = ledger_line()
     ledger.write_bytes(good + b"{torn\n" + good)
-    (said,) = set_aside(results)
+    (said,) = found_and_set_aside(results)
     assert "1 damaged line" in said
     assert ledger.read_bytes() == good + good
     assert (results / "contracts.jsonl.damaged").read_bytes() == good + b"{torn\n" + good
     assert not (results / "contracts.json").exists(), "made again, which writes the current contracts to the ledger"
-    assert set_aside(results) == ()
+    assert found_and_set_aside(results) == ()
 
 
 def test_a_last_line_cut_by_a_killed_writer_is_no_damage(results: Path):
     (results / "contracts.jsonl").write_bytes(ledger_line() + b'{"schema": 1, "id"')
-    assert set_aside(results) == ()
+    assert found_and_set_aside(results) == ()
 
 
 def test_times_do_not_matter(results: Path):
@@ -95,7 +107,7 @@ def test_times_do_not_matter(results: Path):
     times = path.stat()
     path.write_bytes(b"{")
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert len(set_aside(results)) == 1
+    assert len(found_and_set_aside(results)) == 1
 
 
 def ledger_line() -> bytes:
