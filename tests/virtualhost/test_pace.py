@@ -1,14 +1,16 @@
 """The noise of a session: what a server start, a request and warm cards do to the plain step."""
 
 from itertools import pairwise
+from pathlib import Path
 from statistics import fmean, pstdev
 
 import pytest
 
 from virtualhost.host.scenario import Scenario
 from virtualhost.host.split import Split
-from virtualhost.host.state import HostState
+from virtualhost.host.state import HostState, SessionNumbers
 from virtualhost.host.strict import ScenarioError, build
+from virtualhost.server.pace import repeat_number
 from virtualhost.server.serving import ServingSession
 
 QUIET = {"dispersion_pct": 0.0, "restart_sd_pct": 0.0, "step_pct": 0.0, "ramp": []}
@@ -94,3 +96,15 @@ def test_heat_outlives_a_request_and_is_lost_in_the_pause():
 def test_impossible_noise_is_refused(wrong):
     with pytest.raises(ScenarioError, match=next(iter(wrong))):
         host(**wrong)
+
+
+def test_a_named_window_repeats_exactly_however_many_sessions_ended_before():
+    window, smoke = (
+        Path("/scratch/c4-0123456789-tp1-usp4-w2-QOCSGL/server.log"),
+        Path("/scratch/smoke-c4-QO/server.log"),
+    )
+    ended_thrice = SessionNumbers(host=9, form_starts=5, form_finished=3)
+    assert repeat_number(host(windows_named=True), ended_thrice, window) == 2
+    assert repeat_number(host(windows_named=True), ended_thrice, smoke) == 0
+    assert repeat_number(host(), ended_thrice, window) == 3
+    assert repeat_number(host(windows_differ=False), ended_thrice, window) == 0

@@ -151,6 +151,7 @@ class Timing:
     cooling_s: float = 60.0
     stragglers: Mapping[int, float] = field(default_factory=dict)
     windows_differ: bool = True
+    windows_named: bool = False
     encode_s: float = 0.415
     decode_s: float = 3.2
     decode_jitter_pct: float = 40.0

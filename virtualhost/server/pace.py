@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import math
 import random
+import re
+from pathlib import Path
 
 from virtualhost.host.faults import FaultPlan
 from virtualhost.host.scenario import Scenario
 from virtualhost.host.split import Split, step_factor
+from virtualhost.host.state import SessionNumbers
 
 # expected (max − min) of three draws of a normal distribution, in standard deviations
 _RANGE_OF_THREE = 1.693
+_WINDOW = re.compile(r"-w(\d+)(?=[-/])")
+
+
+def repeat_number(scenario: Scenario, numbers: SessionNumbers, log: Path = Path("/proc/self/fd/1")) -> int:
+    """Which of its form's repeats a session is, for its noise: 0 where all are alike.
+
+    By default the clean ends of the form before it count. ``windows_named`` takes the window that the folder of the
+    server's log is named for, so that a session has the same times however often it was broken off or ended before.
+    """
+    if scenario.timing.windows_named:
+        found = _WINDOW.search(str(log.resolve()))
+        return int(found[1]) if found else 0
+    return numbers.form_finished if scenario.timing.windows_differ else 0
 
 
 class Pace:

@@ -24,7 +24,7 @@ from virtualhost.server import startup_log
 from virtualhost.server.exchange import Ask, Chunk, Outcome, cut, picture
 from virtualhost.server.grammar import Grammar, out_of_memory
 from virtualhost.server.in_effect import InEffect
-from virtualhost.server.pace import Pace
+from virtualhost.server.pace import Pace, repeat_number
 from virtualhost.server.picture import Picture
 from virtualhost.server.pipelines import Options
 from virtualhost.server.request_log import RequestLog, Spent
@@ -69,8 +69,7 @@ class ServingSession:
         self.requests = 0
         self._log_cut, self._serving = False, False
         self.profiled: Captured | None = None
-        repeat = self.numbers.form_finished if scenario.timing.windows_differ else 0
-        self._seed = f"{scenario.seed}|{self.cards}|{split.name}|{repeat}"
+        self._seed = f"{scenario.seed}|{self.cards}|{split.name}|{repeat_number(scenario, self.numbers)}"
         self._pace = Pace(scenario, self.plan, self.split, self._seed)
 
     def adopt(self, pids: Sequence[int], server: int = 0) -> None:

@@ -95,11 +95,11 @@ class Project:
         (self.folder / "fault.yaml").write_text(text, encoding="utf-8")
 
     def set_host(self, scenario: str = "healthy", values: Mapping[str, Any] | None = None) -> None:
-        """Make the host one of the scenarios, with repeatable windows and ``values`` over it."""
+        """Make the host one of the scenarios, with sessions that can be repeated exactly and ``values`` over it."""
         quiet = {
             "extends": str(ROOT / "virtualhost" / "scenarios" / f"{scenario}.yaml"),
             "name": "fault",
-            "timing": {"windows_differ": False},
+            "timing": {"windows_named": True},
         }
         text = yaml.safe_dump(_over(quiet, values or {}), sort_keys=False)
         temporary = self.folder / ".scenario.yaml"
