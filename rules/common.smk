@@ -36,6 +36,12 @@ if not Path("scripts/rules/measure_window.py").exists():
         f"run snakemake in the project's folder (cd {workflow.basedir}): its commands and results/ are found from there"
     )
 
+
+def refuse(error):
+    """End with the one line that the user needs: Snakemake's own would add the place in this file, where no mistake is."""
+    raise SystemExit(f"snakemake: {error}")
+
+
 put_interpreter_first()
 follow_owner()
 name_owner()
@@ -49,7 +55,7 @@ try:
         Path(RESULTS),
     )
 except AnchorMatrixError as error:
-    raise WorkflowError(str(error))
+    refuse(error)
 
 for notice in RUN.notices:
     logger.warning(notice)
@@ -82,7 +88,7 @@ def lock_results():
     try:
         hold_results(Path(RESULTS))
     except AnchorMatrixError as error:
-        raise WorkflowError(str(error))
+        refuse(error)
 
 
 def smoked(contract):
@@ -125,7 +131,7 @@ def needs(files, *names):
         try:
             return files(*(getattr(wildcards, name) for name in names))
         except AnchorMatrixError as error:
-            raise WorkflowError(str(error))
+            refuse(error)
 
     return of_job
 

@@ -19,9 +19,11 @@ import yaml
 
 from anchormatrix.errors import ConfigError
 
-_LARGEST_BYTES = 16 * 2**20
+_LARGEST_BYTES = 256 * 2**10
 _MOST_VALUES = 500_000
 _DEEPEST = 50
+_EXPECTED = "maps, lists, text, numbers, true, false and null, without tags"
+_TODO = "correct the file; config/README.md names every key"
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MERGE = "tag:yaml.org,2002:merge"
 
@@ -32,20 +34,28 @@ def read_config(path: Path) -> dict[str, Any]:
     Raises :class:`ConfigError` naming the file, and the line where there is one.
     """
     text = _text(path)
+    kind = "JSON" if path.suffix == ".json" else "YAML"
     try:
-        values = _json(text) if path.suffix == ".json" else yaml.load(text, Loader=_StrictLoader)
+        values = _json(text) if kind == "JSON" else yaml.load(text, Loader=_StrictLoader)
+    except yaml.reader.ReaderError as error:
+        line, what = text.count("\n", 0, error.position) + 1, f"holds the character {chr(error.character)!a}"
+        raise ConfigError(what, where=f"{path}:{line}", expected=_EXPECTED, todo=_TODO) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else str(path)
-        raise ConfigError(f"not YAML: {getattr(error, 'problem', None) or error}", where=where) from None
+        what = f"not YAML: {getattr(error, 'problem', None) or error}"
+        raise ConfigError(what, where=where, expected=_EXPECTED, todo=_TODO) from None
     except (ValueError, RecursionError) as error:
-        kind = "JSON" if path.suffix == ".json" else "YAML"
-        raise ConfigError(f"not {kind}: {error}", where=str(path)) from None
+        raise ConfigError(f"not {kind}: {error}", where=str(path), expected=_EXPECTED, todo=_TODO) from None
     if values is None:
         return {}
     if not isinstance(values, dict):
-        raise ConfigError(f"holds {type(values).__name__}", where=str(path), expected="a map of sections")
-    return plain_values(values)
+        raise ConfigError(f"holds {type(values).__name__}", where=str(path), expected="a map of sections", todo=_TODO)
+    try:
+        return plain_values(values)
+    except ConfigError as error:
+        error.where = f"{path}: {error.where}"
+        raise
 
 
 def read_scalar(text: str) -> Any:
@@ -72,12 +82,16 @@ def _text(path: Path) -> str:
         with path.open("rb") as stream:
             data = stream.read(_LARGEST_BYTES + 1)
         if len(data) > _LARGEST_BYTES:
-            raise ConfigError(f"is larger than {_LARGEST_BYTES >> 20} MiB", where=str(path), todo="check --configfile")
+            what, expected = f"is larger than {_LARGEST_BYTES >> 10} KiB", "a few kilobytes of YAML"
+            raise ConfigError(what, where=str(path), expected=expected, todo="check which file is given")
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"cannot be read ({error})", where=str(path), todo="save it as UTF-8") from None
+        what = f"byte {ascii(data[error.start : error.start + 1])[1:]} is no UTF-8"
+        where = f"{path}:{data.count(bytes([10]), 0, error.start) + 1}"
+        raise ConfigError(what, where=where, expected="text in UTF-8", todo="save it as UTF-8") from None
     except OSError as error:
-        raise ConfigError(f"cannot be read ({error})", where=str(path), todo="check --configfile") from None
+        what = f"cannot be read ({error.strerror or error})"
+        raise ConfigError(what, where=str(path), expected="a YAML file", todo="check which file is given") from None
 
 
 def _json(text: str) -> Any:
@@ -97,6 +111,7 @@ def _plain(value: Any, path: tuple[str, ...], counter: Iterator[int]) -> Any:
             "holds too much, or itself",
             where=".".join(path[:3]) or "configuration",
             expected=f"at most {_MOST_VALUES} values (each use of an alias counts) and {_DEEPEST} levels",
+            todo="write out what the alias stands for",
         )
     if isinstance(value, Mapping):
         return {
@@ -150,7 +165,8 @@ def _truth(loader: Any, node: yaml.ScalarNode) -> bool:
 
 
 def _wrong(node: yaml.ScalarNode, expected: str) -> yaml.constructor.ConstructorError:
-    return yaml.constructor.ConstructorError(None, None, f"{node.value[:40]!r} is not {expected}", node.start_mark)
+    given = repr(node.value) if len(node.value) <= 40 else f"{node.value[:40]!r}… of {len(node.value)} characters"
+    return yaml.constructor.ConstructorError(None, None, f"{given} is not {expected}", node.start_mark)
 
 
 def _teach(loader: Any) -> None:

@@ -53,7 +53,9 @@ class RunFiles:
             raise ConfigError(
                 "nightly needs the night",
                 where="night",
-                todo="run scripts/nightly.py, or snakemake --profile profiles/nightly nightly",
+                expected="night=auto (--config on the command line replaces the profile's)",
+                todo="run scripts/nightly.py, or snakemake --profile profiles/nightly nightly, with --config night=auto"
+                " beside whatever else --config is given",
             )
         return self.sessions()
 

@@ -126,7 +126,7 @@ def test_a_file_that_cannot_be_read_says_where(tmp_path, text, message):
 def test_a_missing_or_binary_file_is_one_line(tmp_path):
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     for name in ("none.yaml", "binary.yaml"):
-        with pytest.raises(ConfigError, match="cannot be read"):
+        with pytest.raises(ConfigError, match=r"cannot be read|is no UTF-8"):
             read_config(tmp_path / name)
 
 
