@@ -67,6 +67,11 @@ class NightError(AnchorMatrixError):
     """A session of a nightly sweep may not start: it could not finish before the deadline."""
 
 
+def shown(text: str) -> str:
+    """Outside text as it may reach a terminal or a page: what is not printable is escaped (``\\x1b``, ``\\n``)."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+
+
 def quoted_line(line: str) -> str:
     """Return an offending line as it may be shown in an error: printable, on one line, at most 160 characters."""
     printable = "".join(char if char.isprintable() else " " for char in line[: 4 * _LINE_LIMIT].strip()).strip()
