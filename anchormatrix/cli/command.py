@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
+from anchormatrix.config.secrets import masked
 from anchormatrix.errors import AnchorMatrixError
 
 FINDING = 1
@@ -38,7 +39,7 @@ def run(main: Callable[[], int | None]) -> None:
         code = main()
         sys.stdout.flush()
     except AnchorMatrixError as error:
-        print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+        print(f"{Path(sys.argv[0]).name}: {masked(str(error))}", file=sys.stderr)
         code = CANNOT
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -17,6 +17,7 @@ from anchormatrix.config.combinations import check_combinations
 from anchormatrix.config.explain import refuse
 from anchormatrix.config.project import ROOT, in_project
 from anchormatrix.config.schema import configuration_schema
+from anchormatrix.config.secrets import without_secrets
 from anchormatrix.config.yaml_file import plain_values, read_config, read_scalar
 from anchormatrix.errors import ConfigError
 from anchormatrix.records.settings.whole import Settings
@@ -36,17 +37,18 @@ def merged(paths: Sequence[Path], overrides: Mapping[str, Any] | None = None) ->
     """Merge configuration files, later over earlier, over the default file; then single overrides.
 
     Overrides come from a command line, where Snakemake makes text of everything inside a map, as in
-    ``matrix={repeats: 5}``: text is read as a number, truth or null where no text is allowed.
+    ``matrix={repeats: 5}``: text is read as a number, truth or null where no text is allowed. Of secrets the result
+    holds references (:mod:`anchormatrix.config.secrets`).
     Raises :class:`ConfigError` naming the file and line of what cannot be read.
     """
     values = read_config(DEFAULT_FILE)
     for path in paths:
         if path.resolve() != DEFAULT_FILE:
             values = _over(values, read_config(path))
-    if not overrides:
-        return values
-    schema = configuration_schema()
-    return _over(values, _spoken(plain_values(overrides), schema, schema["$defs"]))
+    if overrides:
+        schema = configuration_schema()
+        values = _over(values, _spoken(plain_values(overrides), schema, schema["$defs"]))
+    return without_secrets(values)
 
 
 def build_settings(values: Mapping[str, Any]) -> Settings:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from anchormatrix.config.secrets import masked, revealed_all, revealed_env
 from anchormatrix.errors import HostError, LeaseError
 from anchormatrix.hosts.agent import READ_LIMIT
 from anchormatrix.hosts.agents import RELEASE_S, Agents
@@ -51,8 +52,8 @@ class AgentHost:
         begin = time.monotonic()
         answer = self._agents.service().ask(
             "run",
-            argv=list(argv),
-            env={**self._settings.env, **(env or {})},
+            argv=revealed_all(argv),
+            env=revealed_env({**self._settings.env, **(env or {})}),
             path=list(self._settings.path),
             timeout_s=timeout_s,
             answer_s=timeout_s + ANSWER_S,
@@ -65,7 +66,7 @@ class AgentHost:
             raise talks_too_much(argv, self.alias)
         if "error" in answer:
             raise HostError(f"`{argv[0]}` could not be run: {answer['text']}", where=self.alias)
-        out, err = (base64.b64decode(answer[key]).decode("utf-8", "replace") for key in ("out", "err"))
+        out, err = (masked(base64.b64decode(answer[key]).decode("utf-8", "replace")) for key in ("out", "err"))
         done = Completed(tuple(argv), answer["code"], out, err, time.monotonic() - begin)
         if check and done.returncode:
             raise failed(done, self.alias)

@@ -9,6 +9,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from anchormatrix.config.secrets import VARIABLE as SECRETS
+
 
 class AgentPipes:
     """An agent on this machine, started in ``folder``; see :class:`anchormatrix.hosts.supervision.Wire`."""
@@ -21,6 +23,8 @@ class AgentPipes:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
+            # what it starts would inherit the secrets that it is not given
+            env={name: value for name, value in os.environ.items() if name != SECRETS},
         )
         self._said: str | None = None
 

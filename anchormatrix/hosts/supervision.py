@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
+from anchormatrix.config.secrets import revealed_all, revealed_env
 from anchormatrix.errors import HostError
 from anchormatrix.hosts.base import StopRecord, SupervisedCommand
 from anchormatrix.hosts.failures import missing_program
@@ -214,12 +215,12 @@ def start_under(
     token = secrets.token_hex(16)
     answer = client.ask(
         "start",
-        argv=list(command.argv),
-        env={**env, **command.env},
+        argv=revealed_all(command.argv),
+        env=revealed_env({**env, **command.env}),
         path=list(path),
         log=command.log_path,
         grace_s=command.grace_s,
-        stop_command=list(command.stop_command),
+        stop_command=revealed_all(command.stop_command),
         token=token,
     )
     if answer.get("error") == "missing":

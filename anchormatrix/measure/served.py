@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
 
+from anchormatrix.config.secrets import masked
 from anchormatrix.engines.base import ServeCommand
 from anchormatrix.engines.client import Client, Response, ServerFiles
 from anchormatrix.engines.logs.lines import plain_lines
@@ -114,14 +115,14 @@ class Served:
         return None
 
     def log_text(self) -> str:
-        """The log as far as it has been written."""
+        """The log as far as it has been written, without the secrets that a server may have told in it."""
         try:
             self._log += self._host.read_from(self._log_path, len(self._log))
         except HostError:
             if self._process is None:
                 return ""
             raise
-        return self._log.decode("utf-8", "replace")
+        return masked(self._log.decode("utf-8", "replace"))
 
     def log(self) -> ServeLog:
         """What the log and the answers tell so far."""

@@ -19,6 +19,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from anchormatrix.config.secrets import revealed_all
 from anchormatrix.errors import AnchorMatrixError, InputError
 from anchormatrix.history import nights
 from anchormatrix.history.export import prune
@@ -219,7 +220,7 @@ def call_hook(argv: Sequence[str], told: Mapping[str, Any], *, limit_s: float) -
     }
     try:
         hook = subprocess.Popen(
-            list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env,
+            revealed_all(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env,
             start_new_session=True,
         )  # fmt: skip
     except (OSError, ValueError) as error:

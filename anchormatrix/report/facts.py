@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from anchormatrix.config.secrets import shell_assignment, shell_word
 from anchormatrix.records.session import Session
 from anchormatrix.report import captions
 from anchormatrix.report.answer import SizeAnswer
@@ -17,7 +17,6 @@ from anchormatrix.report.source import clean_text
 from anchormatrix.report.tables import analysis, cells, contracts, host, outputs, sessions, speedup
 
 _OF_THE_STEP = ("step-parts", "step-differences", "masking-bound", "layer-timeline")
-_SECRETS = ("token", "secret", "password", "passwd", "api_key", "apikey", "credential")
 
 
 def facts(report: Report, answers: Sequence[SizeAnswer], figures: Mapping[str, Figure]) -> dict[str, Any]:
@@ -91,10 +90,8 @@ def _gates(report: Report, measured: Measured) -> dict[str, Any]:
 
 
 def _command_line(session: Session) -> str:
-    """A session's command as one could paste it into a shell; values of variables that look secret are left out."""
-    pairs = [
-        f"{name}={'…' if any(word in name.lower() for word in _SECRETS) else shlex.quote(value)}"
-        for name, value in session.env.items()
-    ]
-    line = " ".join([*pairs, shlex.join(session.command)]) if session.command else "the command was not recorded"
+    """A session's command as one could paste it into a shell, which fills in the secrets from its own variables."""
+    words = [shell_assignment(name, value) for name, value in session.env.items()]
+    words += map(shell_word, session.command)
+    line = " ".join(words) if session.command else "the command was not recorded"
     return clean_text(line)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from anchormatrix.config.secrets import masked
 from anchormatrix.errors import WriteError
 
 SCHEMA = 1
@@ -53,8 +54,8 @@ def write_bytes(path: Path | str, data: bytes) -> None:
 
 
 def write_text(path: Path | str, text: str) -> None:
-    """Write UTF-8 text atomically."""
-    write_bytes(path, text.encode("utf-8"))
+    """Write UTF-8 text atomically, without the secrets of the configuration that it may hold."""
+    write_bytes(path, masked(text).encode("utf-8"))
 
 
 def write_json(path: Path | str, values: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from small_servers import POLITE, STUBBORN, lives, wait_until
 
+from anchormatrix.config.secrets import VARIABLE
 from anchormatrix.errors import HostError
 from anchormatrix.hosts import locks, processes
 from anchormatrix.hosts.base import Lease, SupervisedCommand
@@ -47,6 +48,32 @@ def python(host: LocalHost, code: str, log: Path, *, lease: Lease | None = None,
     process = host.start(command, lease=lease or no_cards(host))
     wait_until(lambda: "up" in log.read_text())
     return process
+
+
+# --- secrets ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _hf_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, json.dumps({"engine.env.HF_TOKEN": "hf_1234567"}))
+
+
+@pytest.mark.usefixtures("_hf_token")
+def test_a_command_gets_the_secrets_it_is_given_and_no_other_and_what_it_prints_of_them_is_masked(
+    host: LocalHost,
+) -> None:
+    told = ["sh", "-c", 'echo ${#HF_TOKEN} ${#1} ${#2}; echo "$HF_TOKEN"; env | grep -c ^ANCHORMATRIX_SECRETS=', "sh"]
+    told += ["{secret:engine.env.HF_TOKEN}", "{files}"]
+    done = host.run(told, env={"HF_TOKEN": "{secret:engine.env.HF_TOKEN}"}, timeout_s=10, check=False)
+    assert done.stdout.split("\n") == ["10 10 7", "{secret:engine.env.HF_TOKEN}", "0", ""]
+
+
+@pytest.mark.usefixtures("_hf_token")
+def test_a_server_gets_the_secrets_it_is_given(host: LocalHost, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    code = "import os; print(os.environ['HF_TOKEN'], 'ANCHORMATRIX_SECRETS' in os.environ, 'up')"
+    python(host, code, log, env={"HF_TOKEN": "{secret:engine.env.HF_TOKEN}"})
+    assert log.read_text() == "hf_1234567 False up\n"
 
 
 # --- commands -------------------------------------------------------------------------------------------------------

@@ -135,7 +135,7 @@ def test_a_failed_form_shows_its_log_line_and_a_retired_contract_its_change(tmp_
 def test_commands_are_shown_whole_but_secrets_are_not(tmp_path: Path) -> None:
     out = build(tmp_path, sizes=(2,))
     for text in (page_of(out).text, (out / "evidence.md").read_text(encoding="utf-8")):
-        assert "HF_TOKEN=…" in text
+        assert 'HF_TOKEN="$HF_TOKEN"' in text
         assert "hf_should_not_show" not in text
         assert "vllm serve Wan-AI/Wan2.2-T2V-A14B-Diffusers --omni --host 127.0.0.1 --port 40123" in text
 

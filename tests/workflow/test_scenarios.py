@@ -29,6 +29,9 @@ SCENARIOS = (
 )
 
 
+SECRETS = ("hf_0123456789abcdef", "sk-fedcba9876543210")
+
+
 def expectation(name: str) -> dict:
     return yaml.safe_load((ROOT / "virtualhost" / "scenarios" / f"{name}.yaml").read_text())["expect"]
 
@@ -37,17 +40,20 @@ def expectation(name: str) -> dict:
 def test_the_report_says_what_the_scenario_states(name, tmp_path):
     project = make_project(tmp_path / "project")
     scenario = f"virtualhost/scenarios/{name}.yaml"
+    host, engine = project.virtual_host(scenario), default_section("engine")
+    host["env"]["HF_TOKEN"], engine["env"]["API_KEY"] = SECRETS
     config = project.configure(
         {
-            "host": project.virtual_host(scenario),
+            "host": host,
             "health": {"busy_wait_s": 0.5},
-            "engine": {**default_section("engine"), "request_timeout_s": 20, "ready_timeout_s": 20},
+            "engine": {**engine, "request_timeout_s": 20, "ready_timeout_s": 20},
             # Captures and sweeps say nothing of what is told here; the healthy host has them.
             "capture": {"enabled": name == "healthy"},
             "selection": {"bandwidth": {"enabled": name == "healthy"}},
         }
     )
-    project.snakemake("matrix_report", "--configfile", config)
+    printed = project.snakemake("matrix_report", "--configfile", config)
+    check_no_secret(project, printed)
     expected = expectation(name)
     summary = project.read("matrix_report/summary.json")
     verdicts = {by_id(summary, verdict["contract"])["size"]: verdict for verdict in summary["verdicts"]}
@@ -66,6 +72,15 @@ def test_the_report_says_what_the_scenario_states(name, tmp_path):
 
 def by_id(summary: dict, contract: str) -> dict:
     return next(item for item in summary["contracts"] if item["id"] == contract)
+
+
+def check_no_secret(project: Project, printed: str) -> None:
+    """No result, log or note of the run holds one, and what it printed does not."""
+    files = [path for path in project.folder.rglob("*") if path.is_file() and path.name != "test.yaml"]
+    held = [str(path) for path in files for secret in SECRETS if secret.encode() in path.read_bytes()]
+    assert held == []
+    assert not any(secret in printed for secret in SECRETS)
+    assert any(b"{secret:engine.env.API_KEY}" in path.read_bytes() for path in files)
 
 
 def check_size(project: Project, name: str, size: int, wanted: dict, verdict: dict, contract: dict) -> None:

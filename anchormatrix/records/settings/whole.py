@@ -29,11 +29,15 @@ from anchormatrix.records.settings.things import (
     ModelSettings,
     WorkloadSettings,
 )
-from anchormatrix.records.settings.values import CellName, Night, Section
+from anchormatrix.records.settings.values import CellName, Night, Section, Text
 
 
 class Settings(Section, frozen=True, kw_only=True):
-    """The whole configuration. ``cell`` and ``night`` are given on the command line of the targets that need them."""
+    """The whole configuration.
+
+    ``secrets`` are names whose values are secret although they do not look so. ``cell`` and ``night`` are given on the
+    command line of the targets that need them.
+    """
 
     host: HostSettings
     device: DeviceSettings
@@ -52,5 +56,6 @@ class Settings(Section, frozen=True, kw_only=True):
     history: HistorySettings
     nightly: NightlySettings
     report: ReportSettings
+    secrets: tuple[Text, ...] = ()
     cell: CellName | UnsetType = UNSET
     night: Night | UnsetType = UNSET

@@ -1,0 +1,167 @@
+"""Secrets: which values of a configuration are secret, what stands in their place, and how a command gets them.
+
+A configuration that is read holds a reference ``{secret:engine.env.HF_TOKEN}`` where its file holds the value, so that
+nothing above knows the value and nothing can write it. The values travel in this process's environment, which its
+commands inherit, and take the place of their references where a host runs a command.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
+
+from anchormatrix.errors import ConfigError
+
+VARIABLE = "ANCHORMATRIX_SECRETS"
+"""The values by their places in the configuration, as JSON; never given to a command on a host."""
+
+_REFERENCE = re.compile(r"\{secret:([^{}\s]+)\}")
+_MARK = "{secret}"
+_SHORTEST = 6  # shorter ones stand in ordinary text by chance
+# Parts of a name, as in HF_TOKEN, --api-key or clientSecret. Some say so anywhere, others only at the end: KEY_FRAMES
+# are none. A name that ends in one of the last is of a file or an address, not of what is in it.
+_ANYWHERE = {"secret", "password", "passwd", "passphrase", "credential", "credentials", "authorization", "bearer"}
+_AT_THE_END = {"token", "key", "pass", "pwd", "auth", "cookie", "pat"}
+_SAYING_NOTHING = {"id", "ro", "rw"}
+_GLUED = ("password", "passwd", "secret", "token", "apikey", "accesskey", "secretkey", "privatekey", "sshpass")
+_OF_A_PLACE = {"file", "path", "dir", "folder", "url", "endpoint", "name"}
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_ARGUMENT = re.compile(r"(?P<name>-{0,2}[A-Za-z_][\w.-]*)=(?P<value>.+)", re.DOTALL)
+_LOGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@", re.IGNORECASE)
+
+
+def looks_secret(name: str) -> bool:
+    """Whether what a variable, key or option of this name holds is likely to be a secret."""
+    parts = [part.lower() for part in _PART.findall(name)]
+    if not parts or parts[-1] in _OF_A_PLACE:
+        return False
+    if _ANYWHERE & set(parts) or any(part.endswith(_GLUED) for part in parts):
+        return True
+    telling = [part for part in parts if part not in _SAYING_NOTHING and not part.isdigit()]
+    return len(telling) > 1 and telling[-1] in _AT_THE_END
+
+
+def without_secrets(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a configuration with a reference in the place of every secret, which is kept for the commands.
+
+    Secret is text under a name that looks so or that the configuration lists under ``secrets``, also as the value of an
+    option or variable in a list of arguments; an address with a password in it; and whatever is written ``{secret}``,
+    which stands for the environment variable of its name. Raises :class:`ConfigError` when ``secrets`` is no list.
+    """
+    listed = values.get("secrets", [])
+    if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
+        raise ConfigError(f"{listed!r} is no list of names", where="secrets", expected="a list such as [MY_VARIABLE]")
+    search = _Search(set(listed))
+    hidden = {key: value if key == "secrets" else search.hidden(value, (key,)) for key, value in values.items()}
+    if search.found:
+        os.environ[VARIABLE] = json.dumps({**_known(), **search.found})
+    return hidden
+
+
+def revealed(text: str) -> str:
+    """Text for a command on a host: references become what they stand for.
+
+    Raises :class:`ConfigError` that names a reference for which nothing is known: the file was read by another process
+    and no environment variable of that name is set.
+    """
+    return _REFERENCE.sub(lambda found: _value(found[1]), text) if "{secret:" in text else text
+
+
+def revealed_all(words: Sequence[str]) -> list[str]:
+    """The words of a command line for a host."""
+    return [revealed(word) for word in words]
+
+
+def revealed_env(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a command for a host; what this process knows of secrets besides is taken from it."""
+    return {name: revealed(value) for name, value in env.items()}
+
+
+def masked(text: str) -> str:
+    """Text from outside, such as a server's log that names its arguments, with a reference for every known secret."""
+    for place, value in _known().items():
+        if len(value) >= _SHORTEST:
+            for written in {value, json.dumps(value)[1:-1], repr(value)[1:-1]}:
+                text = text.replace(written, f"{{secret:{place}}}")
+    return text
+
+
+def shell_assignment(name: str, value: str) -> str:
+    """A variable as a shell takes it before a command; of one that looks secret only its name is shown."""
+    secret = looks_secret(name) and not _REFERENCE.search(value)
+    return f"{name}={shell_word(f'{{secret:{name}}}' if secret else value)}"
+
+
+def shell_word(word: str) -> str:
+    """A word as a shell takes it; a reference in it is the variable of its name, to be filled in there."""
+    parts = _REFERENCE.split(word)  # text, place, text, place, …
+    if len(parts) == 1:
+        return shlex.quote(word)
+    named = (f'"${re.sub(r"[^A-Za-z0-9_]", "_", place.rpartition(".")[2])}"' for place in parts[1::2])
+    quoted = (shlex.quote(part) if part else "" for part in parts[::2])
+    return "".join(piece for pair in zip_longest(quoted, named, fillvalue="") for piece in pair)
+
+
+class _Search:
+    """A walk through a configuration that collects what is secret in it."""
+
+    def __init__(self, listed: Collection[str]) -> None:
+        self._listed = listed
+        self.found: dict[str, str] = {}
+
+    def hidden(self, value: Any, path: tuple[str, ...], inside: bool = False) -> Any:
+        """The value without what is secret; ``inside`` something secret all of its text is."""
+        inside = inside or self._secret(path[-1])
+        if isinstance(value, Mapping):
+            return {key: self.hidden(item, (*path, str(key)), inside) for key, item in value.items()}
+        if isinstance(value, list):
+            pairs = zip(["", *value], value, strict=False)
+            return [self._word(word, before, (*path, str(at)), inside) for at, (before, word) in enumerate(pairs)]
+        if isinstance(value, str) and (inside or value == _MARK or _LOGIN.search(value)):
+            return self._kept(value, path)
+        return value
+
+    def _word(self, word: Any, before: Any, path: tuple[str, ...], inside: bool) -> Any:
+        """One of a list of arguments: what follows ``--api-key`` or ``HF_TOKEN=`` is hidden as a map's value is."""
+        if isinstance(word, str) and not inside:
+            if isinstance(before, str) and before.startswith("--") and "=" not in before and self._secret(before):
+                return self._kept(word, (*path, before.lstrip("-")))
+            parts = _ARGUMENT.fullmatch(word)
+            if parts and (self._secret(parts["name"]) or parts["value"] == _MARK):
+                return f"{parts['name']}={self._kept(parts['value'], (*path, parts['name'].lstrip('-')))}"
+        return self.hidden(word, path, inside)
+
+    def _secret(self, name: str) -> bool:
+        return name.lstrip("-") in self._listed or looks_secret(name)
+
+    def _kept(self, value: str, path: tuple[str, ...]) -> str:
+        if not value or _REFERENCE.search(value):
+            return value
+        place = ".".join(re.sub(r"[{}\s]", "_", part) for part in path)
+        if value != _MARK:
+            self.found[place] = value
+        return f"{{secret:{place}}}"
+
+
+def _known() -> dict[str, str]:
+    try:
+        known = json.loads(os.environ.get(VARIABLE, "{}"))
+    except ValueError:
+        return {}
+    return {str(place): str(value) for place, value in known.items()} if isinstance(known, dict) else {}
+
+
+def _value(place: str) -> str:
+    name = place.rpartition(".")[2]
+    value = _known().get(place, os.environ.get(name))
+    if value is None:
+        raise ConfigError(
+            "the value of this secret is not known here", where=place,
+            todo=f"export {name}, or start the run whose configuration file holds it",
+        )  # fmt: skip
+    return value
