@@ -5,6 +5,13 @@ no finished cell may be lost, no usable number be wrong, nothing be left running
 next run must complete and report what an undisturbed run reports, or say what is missing. Prints a table; exit code 1
 when anything did not hold.
 
+With --draws faults, moments, start states and numbers of cores are drawn at random from a seed, and every figure of
+every output is compared. A draw depends on the seed and its number alone; what became of each is kept in
+FOLDER/draws.jsonl, so that parts with one folder add up to one table.
+
+    python scripts/fault_campaign.py --draws 200 --seed 1 --jobs 2 --folder /tmp/draws --write docs/faults.md
+    python scripts/fault_campaign.py --draws 50 --from 151 --seed 1 --folder /tmp/draws
+    python scripts/fault_campaign.py --draw 17 --seed 1 --folder /tmp/draws
     python scripts/fault_campaign.py --list
     python scripts/fault_campaign.py --only kill_snakemake --only disk_full_session
     python scripts/fault_campaign.py --jobs 2 --write docs/faults.md
@@ -22,6 +29,11 @@ from pathlib import Path
 
 from campaigns.faults.catalogue import FAULTS, Fault
 from campaigns.faults.document import write_section
+from campaigns.faults.draws import tables
+from campaigns.faults.draws.drawing import Draw, draw
+from campaigns.faults.draws.ground import Ground as DrawGround
+from campaigns.faults.draws.ground import prepare_ground as prepare_draws
+from campaigns.faults.draws.trial import run_draw
 from campaigns.faults.nights import kill_and_resume
 from campaigns.faults.running import Ground, Outcome, prepare_ground, run_fault, table
 
@@ -32,10 +44,12 @@ from anchormatrix.errors import ConfigError
 def main() -> int:
     """Choose faults, try them, print."""
     arguments = _arguments()
-    if arguments.list:
+    if arguments.list and not (arguments.draws or arguments.draw):
         print("\n".join(f"{fault.name:24} {fault.what}" for fault in FAULTS))
         return 0
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="faults-"))
+    if arguments.draws or arguments.draw:
+        return _draws(arguments, folder)
     if arguments.night:
         return _night(arguments, folder)
     chosen = _chosen(arguments.only)
@@ -63,6 +77,30 @@ def _tried(fault: Fault, folder: Path, ground: Ground) -> Outcome:
     return outcome
 
 
+def _draws(arguments: argparse.Namespace, folder: Path) -> int:
+    numbers = [arguments.draw] if arguments.draw else range(arguments.begin, arguments.begin + arguments.draws)
+    drawn = [draw(arguments.seed, number) for number in numbers]
+    if arguments.list:
+        print("\n".join(map(str, drawn)))
+        return 0
+    folder.mkdir(parents=True, exist_ok=True)
+    ground, record = prepare_draws(folder / "ground"), folder / "draws.jsonl"
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        right = list(pool.map(lambda one: _drawn(one, folder, ground, record, arguments.seed), drawn))
+    text = tables.table(tables.recorded(record, arguments.seed))
+    print(text)
+    if arguments.write:
+        write_section(arguments.write, "draws", text)
+    return 0 if all(right) else FINDING
+
+
+def _drawn(one: Draw, folder: Path, ground: DrawGround, record: Path, seed: int) -> bool:
+    outcome = run_draw(one, folder / f"draw-{one.number}", ground)
+    print(outcome, file=sys.stderr, flush=True)
+    tables.append(record, tables.as_line(outcome, seed))
+    return outcome.right
+
+
 def _night(arguments: argparse.Namespace, folder: Path) -> int:
     result = kill_and_resume(
         folder, sessions=arguments.night, kills=arguments.kills, seed=arguments.seed,
@@ -84,14 +122,21 @@ def _chosen(names: list[str]) -> list[Fault]:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--list", action="store_true", help="print the faults and end")
+    parser.add_argument("--list", action="store_true", help="print the faults (with --draws: those) and end")
+    parser.add_argument("--draws", type=int, default=0, metavar="N", help="instead: N random draws")
+    parser.add_argument(
+        "--from", type=int, default=1, metavar="K", dest="begin", help="number of the first (default 1)"
+    )
+    parser.add_argument("--draw", type=int, default=0, metavar="I", help="instead: this draw alone")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="try this fault; may be repeated")
     parser.add_argument("--jobs", type=int, default=1, metavar="J", help="faults at once (default 1)")
     parser.add_argument("--folder", type=Path, help="where the runs are made and left (default: a temporary folder)")
     parser.add_argument("--write", type=Path, metavar="FILE", help="put the result into this document")
     parser.add_argument("--night", type=int, default=0, metavar="N", help="instead: a night of N sessions, killed")
     parser.add_argument("--kills", type=int, default=50, metavar="K", help="how often a night is killed (default 50)")
-    parser.add_argument("--seed", type=int, default=1, help="of the moments at which nights are killed (default 1)")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="of draws, and of the moments at which nights are killed (default 1)"
+    )
     return parser.parse_args()
 
 

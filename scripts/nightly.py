@@ -18,7 +18,7 @@ from pathlib import Path
 
 from anchormatrix.cli.command import run
 from anchormatrix.config.merge import build_settings, merged
-from anchormatrix.config.project import ROOT
+from anchormatrix.config.project import project_folder
 from anchormatrix.history.nights import last_nights
 from anchormatrix.history.review import Review
 from anchormatrix.history.store import open_history
@@ -40,7 +40,7 @@ def main() -> int:
         "--config", f'night="{night}"', *(["--configfile", *map(str, args.configfile)] if args.configfile else []),
     ]  # fmt: skip
     if args.dry_run:
-        return run_workflow([*command, "--dry-run"], ROOT)
+        return run_workflow([*command, "--dry-run"], project_folder())
     results = Path("results")
 
     def planned() -> tuple[Place, ...]:
@@ -55,7 +55,7 @@ def main() -> int:
             settings,
             results,
             night,
-            workflow=lambda again: run_workflow([*command, "--forcerun", *FRESH, *again], ROOT),
+            workflow=lambda again: run_workflow([*command, "--forcerun", *FRESH, *again], project_folder()),
             planned=planned,
             publish=publish,
             say=lambda text: print(f"{datetime.now():%H:%M:%S} {text}", file=sys.stderr, flush=True),

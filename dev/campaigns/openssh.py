@@ -20,8 +20,11 @@ MISSING = "" if SSHD and KEYGEN else "no sshd here (apt-get install openssh-serv
 
 
 @contextlib.contextmanager
-def running_sshd(folder: Path) -> Iterator[SshSettings]:
-    """Run a server as the current user on a free port; yields settings that reach it with a key and a known host."""
+def running_sshd(folder: Path, also: str = "") -> Iterator[SshSettings]:
+    """Run a server as the current user on a free port; yields settings that reach it with a key and a known host.
+
+    ``also`` are more lines of its configuration.
+    """
     port = _free_port()
     for name in ("host_key", "user_key"):
         subprocess.run([str(KEYGEN), "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True)
@@ -32,7 +35,7 @@ def running_sshd(folder: Path) -> Iterator[SshSettings]:
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host_key\nPidFile none\n"
         f"AuthorizedKeysFile {folder}/authorized_keys\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n"
         "KbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\nPrintMotd no\nMaxSessions 50\n"
-        "Subsystem sftp internal-sftp\n"
+        f"Subsystem sftp internal-sftp\n{also}"
     )
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)  # a server run by root will not start without it

@@ -105,24 +105,24 @@ def small_disk(stage: Stage) -> None:
     """Put the results on a disk of their own."""
     results = stage.project.results
     results.mkdir(exist_ok=True)
-    _mount(stage, "-t", "tmpfs", "-o", f"size={_MOUNT_MB}m", "tmpfs", str(results))
+    mount(stage, "-t", "tmpfs", "-o", f"size={_MOUNT_MB}m", "tmpfs", str(results))
 
 
 def small_host_disk(stage: Stage) -> None:
     """Put the host's scratch files on a disk of their own."""
     scratch = stage.project.host / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
-    _mount(stage, "-t", "tmpfs", "-o", f"size={_MOUNT_MB}m", "tmpfs", str(scratch))
+    mount(stage, "-t", "tmpfs", "-o", f"size={_MOUNT_MB}m", "tmpfs", str(scratch))
 
 
 def fill_results(stage: Stage) -> None:
     """Fill the results' disk to the last byte."""
-    _fill(stage, stage.project.results)
+    fill(stage, stage.project.results)
 
 
 def fill_scratch(stage: Stage) -> None:
     """Fill the disk of the host's scratch files to the last byte."""
-    _fill(stage, stage.project.host / "scratch")
+    fill(stage, stage.project.host / "scratch")
 
 
 def read_only_results(stage: Stage) -> None:
@@ -133,7 +133,7 @@ def read_only_results(stage: Stage) -> None:
         results.chmod(0o555)
         stage.lifting.callback(results.chmod, 0o755)
         return
-    _mount(stage, "--bind", str(results), str(results))
+    mount(stage, "--bind", str(results), str(results))
     subprocess.run(["mount", "-o", "remount,ro,bind", str(results)], check=True)
 
 
@@ -169,7 +169,7 @@ def _may_mount() -> bool:
     return bool(int(effective.split()[1], 16) >> 21 & 1)  # CAP_SYS_ADMIN
 
 
-def _mount(stage: Stage, *words: str) -> None:
+def mount(stage: Stage, *words: str) -> None:
     subprocess.run(["mount", *words], check=True)
     stage.lifting.callback(_unmount_keeping, Path(words[-1]))
 
@@ -185,7 +185,7 @@ def _unmount_keeping(folder: Path) -> None:
     shutil.rmtree(aside)
 
 
-def _fill(stage: Stage, folder: Path) -> None:
+def fill(stage: Stage, folder: Path) -> None:
     filler = folder / ".filler"
     stage.lifting.callback(filler.unlink, missing_ok=True)
     with filler.open("wb", buffering=0) as stream:
@@ -224,14 +224,14 @@ def shift_clock(stage: Stage) -> None:
     stage.lifting.callback(stage.env.clear)
 
 
-def over_ssh(stage: Stage) -> None:
-    """Reach the host through an OpenSSH server on loopback."""
+def over_ssh(stage: Stage, also: str = "") -> None:
+    """Reach the host through an OpenSSH server on loopback; ``also`` are more lines of its configuration."""
     folder, host = _sshd_folder(stage), stage.project.host
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    server = stage.closing.enter_context(running_sshd(folder))
+    server = stage.closing.enter_context(running_sshd(folder, also))
     reach = {key: getattr(server, key) for key in ("host", "port", "user", "key_file", "known_hosts")}
-    stage.project.configure(
+    stage.project.adjust(
         {
             "host": {
                 "kind": "ssh",

@@ -72,11 +72,16 @@ class Project:
         """State, leases and scratch files of the virtual host."""
         return self.folder / _HOST
 
-    def start(self, *args: str, env: Mapping[str, str] | None = None) -> Run:
-        """Start Snakemake on one core with this project's configuration."""
+    def start(self, *args: str, cores: int = 1, env: Mapping[str, str] | None = None) -> Run:
+        """Start Snakemake with this project's configuration."""
+        words = ("-m", "snakemake", "--cores", str(cores), *args, "--configfile", "fault.yaml")
+        return self.command(*words, env=env)
+
+    def command(self, *words: str, env: Mapping[str, str] | None = None) -> Run:
+        """Start this Python with arguments in the project's folder."""
         number = len(list(self.folder.glob("run-*.txt"))) + 1
         output = self.folder / f"run-{number}.txt"
-        command = [sys.executable, "-m", "snakemake", "--cores", "1", *args, "--configfile", "fault.yaml"]
+        command = [sys.executable, *words]
         with output.open("wb") as stream:
             process = subprocess.Popen(
                 command,
@@ -93,6 +98,12 @@ class Project:
         """Write the configuration: the small matrix, with ``values`` over it section by section."""
         text = yaml.safe_dump(_over(_small_matrix(), values), sort_keys=False)
         (self.folder / "fault.yaml").write_text(text, encoding="utf-8")
+
+    def adjust(self, values: Mapping[str, Any]) -> None:
+        """Put ``values`` over the configuration as it is."""
+        file = self.folder / "fault.yaml"
+        stored = yaml.safe_load(file.read_text(encoding="utf-8"))
+        file.write_text(yaml.safe_dump(_over(stored, values), sort_keys=False), encoding="utf-8")
 
     def set_host(self, scenario: str = "healthy", values: Mapping[str, Any] | None = None) -> None:
         """Make the host one of the scenarios, with sessions that can be repeated exactly and ``values`` over it."""

@@ -19,7 +19,8 @@ class Stage:
     """One fault under way: the project, the run that is struck, and what deeds leave for the judgement.
 
     ``lifting`` ends the fault, ``closing`` the whole stage. ``spoiled`` are results that the deed itself damaged (paths
-    below results/), ``problems`` what was wrong with the deed, ``clones`` other folders with a run of their own.
+    below results/), ``problems`` what was wrong with the deed, ``clones`` other folders with a run of their own,
+    ``notes`` what the deed chose at its moment.
     """
 
     project: Project
@@ -31,6 +32,7 @@ class Stage:
     spoiled: set[str] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
     clones: list[tuple[Project, Run]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
