@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from anchormatrix.model_files.families import family_of
+from anchormatrix.model_files.families import Family, family_of
 from anchormatrix.model_files.folder import ModelFolder
 from anchormatrix.model_files.guidance import guidance_branches
 from anchormatrix.model_files.latent import compression
@@ -50,62 +50,68 @@ def read_figures(folder: ModelFolder, workload: WorkloadSettings, bytes_per_valu
 
     What only running tells is no part of it: the memory of activations, masks, sparsity.
     """
-    parts = folder.parts("transformer")
-    first = parts[0] if parts else "transformer"
-    transformer = folder.file(f"{first}/config.json")
-    name = transformer.name
-    vae = folder.file("vae/config.json")
-    sized = f"{name}, {vae.name}, {workload.width} × {workload.height}, frames {workload.frames}"
-
-    def layers() -> Value:
-        keys = family_of(transformer).layers
-        found = sum(transformer.count_or_none(key) for key in keys)
-        if not found:
-            raise NotFound(f"not found in {name}: key {' + '.join(keys)} is 0")
-        return found
-
-    def heads() -> int:
-        return transformer.count(family_of(transformer).heads)
-
-    def kv_heads() -> Value:
-        key = family_of(transformer).kv_heads
-        return transformer.count(key) if key else heads()
-
-    def head_dim() -> int:
-        return family_of(transformer).head_dim(transformer)
-
-    def ffn_dim() -> Value:
-        return family_of(transformer).ffn(transformer, heads() * head_dim())
-
-    def branches() -> Value:
-        return guidance_branches(folder.index, workload)
-
-    def weights() -> Value:
-        served = [weights_of(folder, part).served_gb(bytes_per_value) for part in _required(parts, "transformer")]
-        return _three_digits(max(served))
-
-    def encoders() -> Value:
-        parts = _required(folder.parts("text_encoder"), "text_encoder")
-        return _total([weights_of(folder, part) for part in parts], bytes_per_value)
-
-    def autoencoder() -> Value:
-        return _total([weights_of(folder, part) for part in _required(folder.parts("vae"), "vae")], bytes_per_value)
-
+    read = _Reading(folder, workload, bytes_per_value)
+    name, vae = read.transformer.name, read.vae.name
+    sized = f"{name}, {vae}, {workload.width} × {workload.height}, frames {workload.frames}"
     rows: tuple[tuple[str, Callable[[], Value], str], ...] = (
-        ("layers", layers, name),
-        ("heads", heads, name),
-        ("kv_heads", kv_heads, name),
-        ("head_dim", head_dim, name),
-        ("ffn_dim", ffn_dim, name),
-        ("sequence_tokens", lambda: tokens(transformer, vae, workload), sized),
-        ("guidance_branches", branches, f"{folder.index.name}, the workload's guidance"),
-        ("cross_attention", lambda: family_of(transformer).cross_attention, f"{name}, its class"),
-        ("transformers", lambda: len(_required(parts, "transformer")), folder.index.name),
-        ("weights_gb", weights, f"{first}/*.safetensors"),
-        ("text_encoder_gb", encoders, "text_encoder*/*.safetensors"),
-        ("vae_gb", autoencoder, "vae/*.safetensors"),
+        ("layers", read.layers, name),
+        ("heads", read.heads, name),
+        ("kv_heads", read.kv_heads, name),
+        ("head_dim", lambda: read.family.head_dim(read.transformer), name),
+        ("ffn_dim", read.ffn_dim, name),
+        ("sequence_tokens", lambda: tokens(read.transformer, read.vae, workload), sized),
+        (
+            "guidance_branches",
+            lambda: guidance_branches(folder.index, workload),
+            f"{folder.index.name}, the workload's guidance",
+        ),
+        ("cross_attention", lambda: read.family.cross_attention, f"{name}, its class"),
+        ("transformers", lambda: len(_required(read.parts, "transformer")), folder.index.name),
+        ("weights_gb", read.weights_gb, f"{read.first}/*.safetensors"),
+        ("text_encoder_gb", lambda: read.total_gb("text_encoder"), "text_encoder*/*.safetensors"),
+        ("vae_gb", lambda: read.total_gb("vae"), "vae/*.safetensors"),
     )
     return Figures(tuple(_figure(*row) for row in rows))
+
+
+class _Reading:
+    """The figures of one model's folder; each raises :class:`NotFound` where the files do not tell it."""
+
+    def __init__(self, folder: ModelFolder, workload: WorkloadSettings, bytes_per_value: float) -> None:
+        self._folder, self._workload, self._bytes_per_value = folder, workload, bytes_per_value
+        self.parts = folder.parts("transformer")
+        self.first = self.parts[0] if self.parts else "transformer"
+        self.transformer = folder.file(f"{self.first}/config.json")
+        self.vae = folder.file("vae/config.json")
+
+    @property
+    def family(self) -> Family:
+        return family_of(self.transformer)
+
+    def layers(self) -> int:
+        keys = self.family.layers
+        found = sum(self.transformer.count_or_none(key) for key in keys)
+        if not found:
+            raise NotFound(f"not found in {self.transformer.name}: key {' + '.join(keys)} is 0")
+        return found
+
+    def heads(self) -> int:
+        return self.transformer.count(self.family.heads)
+
+    def kv_heads(self) -> int:
+        key = self.family.kv_heads
+        return self.transformer.count(key) if key else self.heads()
+
+    def ffn_dim(self) -> int:
+        return self.family.ffn(self.transformer, self.heads() * self.family.head_dim(self.transformer))
+
+    def weights_gb(self) -> Value:
+        weights = [weights_of(self._folder, part) for part in _required(self.parts, "transformer")]
+        return _three_digits(max(one.served_gb(self._bytes_per_value) for one in weights))
+
+    def total_gb(self, what: str) -> Value:
+        weights = [weights_of(self._folder, part) for part in _required(self._folder.parts(what), what)]
+        return _total(weights, self._bytes_per_value)
 
 
 def tokens(transformer: ModelFile, vae: ModelFile, workload: WorkloadSettings) -> int:
