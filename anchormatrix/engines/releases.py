@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from anchormatrix.errors import quoted_line
-
 _VERSION = re.compile(r"(?<![\d.])(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?")
+_LONGEST = 60  # of a version that is shown
 Number = tuple[int, ...]
 
 
@@ -35,7 +34,7 @@ def caution(engine: str, version: str, taken: Number, *, same: bool) -> str:
     """What a person must know of a version that is not known; empty when it is."""
     if same:
         return ""
-    name = ".".join(map(str, taken))
+    name, version = ".".join(map(str, taken)), version[:_LONGEST]
     if number_of(version) is None:
-        return f"no version number in {quoted_line(version)}: taken as {engine} {name}"
-    return f"{engine} {quoted_line(version)} is not known here: taken as {name}"
+        return f"no version number in {version!r}: taken as {engine} {name}"
+    return f"{engine} {version} is not known here: taken as {name}"
