@@ -30,6 +30,7 @@ _AT_THE_END = {"token", "key", "pass", "pwd", "auth", "cookie", "pat"}
 _SAYING_NOTHING = {"id", "ro", "rw"}
 _GLUED = ("password", "passwd", "secret", "token", "apikey", "accesskey", "secretkey", "privatekey", "sshpass")
 _OF_A_PLACE = {"file", "path", "dir", "folder", "url", "endpoint", "name"}
+_PROMPTS = (("workload", "prompt"), ("workload", "negative_prompt"))  # text that means nothing but itself
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _ARGUMENT = re.compile(r"(?P<name>-{0,2}[A-Za-z_][\w.-]*)=(?P<value>.+)", re.DOTALL)
 _LOGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@", re.IGNORECASE)
@@ -82,6 +83,11 @@ def revealed_env(env: Mapping[str, str]) -> dict[str, str]:
     return {name: revealed(value) for name, value in env.items()}
 
 
+def revealed_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of any depth for the body of a request to a server."""
+    return {key: _revealed(value) for key, value in values.items()}
+
+
 def masked(text: str) -> str:
     """Text from outside, such as a server's log that names its arguments, with a reference for every known secret."""
     for place, value in _known().items():
@@ -117,6 +123,8 @@ class _Search:
     def hidden(self, value: Any, path: tuple[str, ...], inside: bool = False) -> Any:
         """The value without what is secret; ``inside`` something secret all of its text is."""
         inside = inside or self._secret(path[-1])
+        if path in _PROMPTS:
+            return value
         if isinstance(value, Mapping):
             return {key: self.hidden(item, (*path, str(key)), inside) for key, item in value.items()}
         if isinstance(value, list):
@@ -146,6 +154,14 @@ class _Search:
         if value != _MARK:
             self.found[place] = value
         return f"{{secret:{place}}}"
+
+
+def _revealed(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return revealed_values(value)
+    if isinstance(value, (list, tuple)):
+        return [_revealed(item) for item in value]
+    return revealed(value) if isinstance(value, str) else value
 
 
 def _known() -> dict[str, str]:

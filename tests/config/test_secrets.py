@@ -12,6 +12,7 @@ from anchormatrix.config.secrets import (
     looks_secret,
     masked,
     revealed,
+    revealed_values,
     shell_assignment,
     shell_word,
     without_secrets,
@@ -96,6 +97,15 @@ def test_a_value_from_the_environment(monkeypatch):
         "engine": {"env": {"HF_TOKEN": "{secret:engine.env.HF_TOKEN}"}, "extra_args": ["--key={secret:HF_TOKEN}"]}
     }
     assert revealed("{secret:engine.env.HF_TOKEN} {secret:HF_TOKEN}") == "hf_of-the-shell hf_of-the-shell"
+
+
+def test_a_request_gets_the_value_and_a_prompt_is_left_alone():
+    hidden = without_secrets(
+        {"workload": {"prompt": "{secret}", "extra_params": {"hub_token": "hf_1234567", "seeds": [1, {"a": 0.5}]}}}
+    )["workload"]
+    assert hidden["prompt"] == "{secret}"
+    assert hidden["extra_params"]["hub_token"] == "{secret:workload.extra_params.hub_token}"
+    assert revealed_values(hidden["extra_params"]) == {"hub_token": "hf_1234567", "seeds": [1, {"a": 0.5}]}
 
 
 def test_a_reference_that_nothing_is_known_of(monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from anchormatrix.config.secrets import revealed_values
 from anchormatrix.engines.http import HttpClient, Output, RefusedError, json_object, media_type
 from anchormatrix.engines.jobs import finished_job
 from anchormatrix.engines.lightx2v.models import RELEASE
@@ -41,7 +42,7 @@ class LightX2VClient(HttpClient):
         }
         if work.endpoint != Endpoint.IMAGE:
             fields["target_video_length"] = work.frames
-        return fields | dict(work.extra_params)
+        return fields | revealed_values(work.extra_params)
 
     def ask(self, steps: int) -> Output:
         """See :class:`~anchormatrix.engines.http.HttpClient`."""

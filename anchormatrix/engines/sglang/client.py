@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
+from anchormatrix.config.secrets import revealed_values
 from anchormatrix.engines.client import ServerFiles, Told
 from anchormatrix.engines.http import HttpClient, Output, json_object, media_type, positive
 from anchormatrix.engines.jobs import finished_job, first_image
@@ -77,7 +78,7 @@ class SglangClient(HttpClient):
         if self._profiling:
             # N of the request means N + 1 recorded steps after the first (profiler.py:96-107, schedule's warmup=1).
             fields |= {"profile": True, "num_profiled_timesteps": max(0, steps - 2)}
-        return fields | dict(work.extra_params)
+        return fields | revealed_values(work.extra_params)
 
     def ask(self, steps: int) -> Output:
         """See :class:`~anchormatrix.engines.http.HttpClient`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from anchormatrix.config.secrets import revealed_values
 from anchormatrix.engines.http import HttpClient, Output, json_object, media_type, multipart, positive
 from anchormatrix.engines.jobs import finished_job, first_image
 from anchormatrix.engines.vllm_omni.answers import stages_of
@@ -46,7 +47,7 @@ class OmniClient(HttpClient):
         if work.flow_shift is not None:
             fields["flow_shift"] = work.flow_shift
         if work.extra_params:
-            fields["extra_params"] = json.dumps(dict(work.extra_params), sort_keys=True)
+            fields["extra_params"] = json.dumps(revealed_values(work.extra_params), sort_keys=True)
         return {key: str(value) for key, value in fields.items()}
 
     def image_body(self, steps: int) -> dict[str, Any]:
@@ -62,7 +63,7 @@ class OmniClient(HttpClient):
             "num_inference_steps": steps,
             "guidance_scale": work.guidance_scale,
             "seed": work.seed,
-            **({"extra_params": dict(work.extra_params)} if work.extra_params else {}),
+            **({"extra_params": revealed_values(work.extra_params)} if work.extra_params else {}),
             **({"flow_shift": work.flow_shift} if work.flow_shift is not None else {}),
         }
 
