@@ -33,6 +33,7 @@ from campaigns.faults.draws import tables
 from campaigns.faults.draws.drawing import Draw, draw
 from campaigns.faults.draws.ground import Ground as DrawGround
 from campaigns.faults.draws.ground import prepare_ground as prepare_draws
+from campaigns.faults.draws.kinds import KINDS
 from campaigns.faults.draws.trial import run_draw
 from campaigns.faults.nights import kill_and_resume
 from campaigns.faults.running import Ground, Outcome, prepare_ground, run_fault, table
@@ -79,7 +80,10 @@ def _tried(fault: Fault, folder: Path, ground: Ground) -> Outcome:
 
 def _draws(arguments: argparse.Namespace, folder: Path) -> int:
     numbers = [arguments.draw] if arguments.draw else range(arguments.begin, arguments.begin + arguments.draws)
-    drawn = [draw(arguments.seed, number) for number in numbers]
+    kinds = [kind for kind in KINDS if kind.name in arguments.only] if arguments.only else KINDS
+    if len(kinds) < len(set(arguments.only)):
+        raise ConfigError("is no kind of fault", where="--only", expected=", ".join(kind.name for kind in KINDS))
+    drawn = [draw(arguments.seed, number, kinds) for number in numbers]
     if arguments.list:
         print("\n".join(map(str, drawn)))
         return 0
@@ -128,7 +132,13 @@ def _arguments() -> argparse.Namespace:
         "--from", type=int, default=1, metavar="K", dest="begin", help="number of the first (default 1)"
     )
     parser.add_argument("--draw", type=int, default=0, metavar="I", help="instead: this draw alone")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="try this fault; may be repeated")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="try this fault (with --draws: draw this kind); may be repeated",
+    )
     parser.add_argument("--jobs", type=int, default=1, metavar="J", help="faults at once (default 1)")
     parser.add_argument("--folder", type=Path, help="where the runs are made and left (default: a temporary folder)")
     parser.add_argument("--write", type=Path, metavar="FILE", help="put the result into this document")

@@ -25,8 +25,9 @@ _PASSING = {  # keys of JSON: when, how long on this machine's clock, where, and
     *("started_at", "finished_at", "duration_s", "measured_at", "when", "load", "seconds", "stop", "tries"),
     *("directory", "generation", "night", "version", "evidence", "made"),
 }
+_EXPECTED = {"expected_s", "expected_source", "reference", "findings"}  # of a smoke: from what was known before it
 _PASSING_COLUMNS = {"latency_s", "sent_s"}
-_PASSING_HEADINGS = {"started", "s", "stopped", "host load", "tries", "when", "version"}
+_PASSING_HEADINGS = {"started", "s", "stopped", "host load", "tries", "when", "version", "expected s/step"}
 _MOMENT = re.compile(rb"\d{13,}(\.\d+)?")
 _MASKS: Sequence[tuple[re.Pattern[str], str]] = (
     (re.compile(r"\x1b\[[0-9;]*m"), ""),
@@ -36,6 +37,7 @@ _MASKS: Sequence[tuple[re.Pattern[str], str]] = (
     (re.compile(r"(--port |127\.0\.0\.1:|localhost:)\d+"), r"\1<port>"),
     (re.compile(r'/[^\s"\'<>]*/host/scratch/([^\s"\'<>/]*)-\w{6,8}(?=[/\s"\'<])'), r"<scratch>/\1"),
     (re.compile(r"_\d+_\d{17}_ascend"), "_<pid>_<time>_ascend"),
+    (re.compile(r"(?<=_diffusion_)\d{10}\b"), "<time>"),
 )
 
 
@@ -74,6 +76,11 @@ def masked(text: str) -> str:
 
 def _json(path: Path) -> Iterator[tuple[str, Any]]:
     yield from _leaves(json.loads(path.read_text(encoding="utf-8")), "")
+
+
+def _smoke(path: Path) -> Iterator[tuple[str, Any]]:
+    smoke = json.loads(path.read_text(encoding="utf-8"))
+    yield from _leaves({key: value for key, value in smoke.items() if key not in _EXPECTED}, "")
 
 
 def _leaves(value: Any, place: str) -> Iterator[tuple[str, Any]]:
@@ -170,7 +177,8 @@ def _history(path: Path) -> Iterator[tuple[str, Any]]:
 _READERS: Sequence[tuple[str, Callable[[Path], Iterator[tuple[str, Any]]]]] = (
     ("*.json", _json),
     ("contracts.jsonl", _ledger),
-    ("c*-*/*.json", _json),
+    ("c*-*/[!s]*.json", _json),
+    ("c*-*/smoke.json", _smoke),
     ("c*-*/cells.csv", _csv),
     ("c*-*/*/attribution*.json", _json),
     ("c*-*/*/w*/session.json", _json),

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from campaigns.faults.catalogue import CAPTURES
 from campaigns.faults.draws.figures import Figures, differences, figures_of
-from campaigns.faults.draws.judges import OTHER, SAME
 from campaigns.faults.project import Project, make_project
 
 SECRET = "hf_uJ4kZ0yQ7mWn2cVx5tRb8sEd"
@@ -32,10 +33,25 @@ class Reference:
 
 @dataclass(frozen=True)
 class Ground:
-    """Folders of an undisturbed run by how far it has come, and what it ends with, by card group."""
+    """Folders of an undisturbed run by how far it has come, and what it ends with.
+
+    ``same`` is the run's end; ``other`` that of a run whose first card group is slow, made when a draw asks for it.
+    """
 
     folder: Path
-    references: Mapping[str, Reference]
+    same: Reference
+    _making: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def other(self) -> Reference:
+        """What a run ends with that has to take the other quad. Raises ``RuntimeError`` when it fails."""
+        with self._making:
+            return _reference(self.folder / "other-group", _FIRST_QUAD_SLOW)
+
+    def known(self, summary: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+        """The undisturbed reports of the card groups that a report tells of."""
+        contracts = {verdict["contract"] for verdict in (summary or {}).get("verdicts", ())}
+        return [self.same.summary, *([self.other.summary] if contracts - {self.same.contract} else [])]
 
     def copied(self, start: str, folder: Path) -> Project:
         """A project in ``folder`` that has come so far."""
@@ -47,22 +63,21 @@ class Ground:
 
 
 def prepare_ground(folder: Path) -> Ground:
-    """Run undisturbed: whole, whole on the other quad, and state by state; or take what ``folder`` holds of that.
+    """Run undisturbed, whole and beside it state by state; or take what ``folder`` holds of that.
 
     Raises ``RuntimeError`` when a run fails, or when the run that was halted at every state ends with other figures
     than the one that was not: then no draw can be judged.
     """
-    references = {name: _reference(folder / name.replace(" ", "-"), host) for name, host in _RUNS.items()}
-    ground = Ground(folder, references)
-    if not (folder / "states" / "finished").is_dir():
-        _make_states(folder, references[SAME].contract)
-    found = figures_of(folder / "states" / "finished" / "results")
-    if unlike := differences(found, references[SAME].figures):
+    finished = folder / "states" / "finished"
+    with ThreadPoolExecutor(2) as pool:
+        whole = pool.submit(_reference, folder / "same", {})
+        halted = pool.submit(_make_states, folder) if not finished.is_dir() else None
+        ground = Ground(folder, whole.result())
+        if halted:
+            halted.result()
+    if unlike := differences(figures_of(finished / "results"), ground.same.figures):
         raise RuntimeError(f"two undisturbed runs differ: {'; '.join(unlike[:5])}")
     return ground
-
-
-_RUNS: Mapping[str, Mapping[str, Any]] = {SAME: {}, OTHER: _FIRST_QUAD_SLOW}
 
 
 def _reference(folder: Path, host: Mapping[str, Any]) -> Reference:
@@ -76,7 +91,7 @@ def _reference(folder: Path, host: Mapping[str, Any]) -> Reference:
     return Reference(summary["verdicts"][0]["contract"], figures_of(folder / "results"), summary)
 
 
-def _make_states(folder: Path, contract: str) -> None:
+def _make_states(folder: Path) -> None:
     """Run one project target by target and keep a copy of it at each state."""
     working, states = folder / "working", folder / "states"
     for path in (working, states):
@@ -84,21 +99,21 @@ def _make_states(folder: Path, contract: str) -> None:
     project = make_project(working)
     project.configure(CONFIG)
 
-    def session(form: str, window: int) -> str:
-        return f"results/{contract}/{form}/w{window}/session.json"
-
     targets: Mapping[str, Sequence[str]] = {
         "new": (),
         "smoked": ("smoke",),
-        "half": (session("tp1-usp4", 1), session("tp2-usp2", 1)),
-        "one left": (session("tp2-usp2", 2),),
+        "half": ("tp1-usp4/w1", "tp2-usp2/w1"),
+        "one left": ("tp2-usp2/w2",),
         "measured": ("matrix",),
         "judged": ("verdict",),
         "finished": ("matrix_report",),
     }
     for state, wanted in targets.items():
+        contract = next(iter(sorted(project.results.glob("c4-*"))), project.results)
         if wanted:
-            _finished(project, *wanted)
+            _finished(
+                project, *(f"results/{contract.name}/{one}/session.json" if "/w" in one else one for one in wanted)
+            )
         shutil.copytree(working, states / state.replace(" ", "-"), symlinks=True)
 
 

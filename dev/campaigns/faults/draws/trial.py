@@ -92,7 +92,7 @@ def run_draw(draw: Draw, folder: Path, ground: Ground) -> Outcome:
     if outcome.right:
         shutil.rmtree(folder)
     else:
-        unlike = differences(figures_of(project.results), ground.references[SAME].figures)
+        unlike = differences(figures_of(project.results), ground.same.figures)
         (folder / "judged.txt").write_text("\n".join([str(outcome), "", "Unlike the undisturbed run:", *unlike, ""]))
     return outcome
 
@@ -127,9 +127,7 @@ def _disturbed(
     if command and code != 0:
         judgements["ended"] = Judgement(False, f"the night ended with {code}")
     if not stage.spoiled:
-        judgements["first report"] = judge_report(
-            project.summary(), [reference.summary for reference in ground.references.values()]
-        )
+        judgements["first report"] = judge_report(project.summary(), ground.known(project.summary()))
     for fault in faults:
         for deed in fault.between:
             deed(stage)
@@ -154,16 +152,16 @@ def _mended(
     judgements["kept by the next run"] = judge_kept(before, project.sessions(), stage.spoiled)
     allowed = frozenset[str]().union(*(strike.kind.ends for strike in draw.strikes))
     forgets = any(strike.kind.forgets for strike in draw.strikes)
-    same, other = ground.references[SAME], ground.references[OTHER]
+    same = ground.same
     found = judge_figures(project, same.figures, _compared(forgets=forgets))
     summary = project.summary() or {}
-    judgements["report"] = judge_report(summary, [same.summary, other.summary])
+    judgements["report"] = judge_report(summary, ground.known(summary))
     if found.right or code != 0:
         judgements["figures"] = found
         return SAME
     contracts = {verdict["contract"] for verdict in summary.get("verdicts", ())}
-    if OTHER in allowed and contracts == {other.contract}:
-        judgements["figures"] = judge_figures(project, other.figures, _compared(other.contract))
+    if OTHER in allowed and contracts and same.contract not in contracts:
+        judgements["figures"] = judge_figures(project, ground.other.figures, _compared(ground.other.contract))
         return OTHER
     if MARKED in allowed:
         judgements.pop("report")
