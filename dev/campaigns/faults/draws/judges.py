@@ -101,12 +101,12 @@ def judge_same_tree(before: Mapping[str, str], after: Mapping[str, str]) -> Judg
 def tree(folder: Path) -> dict[str, str]:
     """What lies below a folder: of every file its time and content, of every folder that it is there.
 
-    The memory that readers of a database share is no content.
+    The memory that readers of a database share, and the empty journal they open, are no content.
     """
     found = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
-        if name.endswith("-shm"):
+        if name.endswith("-shm") or (name.endswith("-wal") and path.stat().st_size == 0):
             continue
         if path.is_symlink():
             found[name] = f"-> {path.readlink()}"

@@ -13,11 +13,11 @@ from campaigns.faults.draws.judges import MARKED, OTHER, SAME
 from campaigns.faults.draws.sabotage import BAD_CONFIGS, HISTORY_WAYS, SPOILT
 from campaigns.faults.stage import Deed
 
-STARTS: Mapping[str, int] = {"new": 1, "smoked": 1, "half": 2, "one left": 3, "measured": 2, "judged": 2, "finished": 3}
+STARTS: Mapping[str, int] = {"new": 1, "smoked": 1, "half": 2, "one left": 6, "measured": 3, "judged": 3, "finished": 4}
 """The states that draws start from, in the order of a run, and how often."""
 _MEASURING = ("new", "smoked", "half", "one left")
 _WITH_FILES = ("half", "one left", "measured", "judged", "finished")
-_FORMS = ("tp1-usp4", "tp2-usp2")
+_FORMS = ("tp1-usp4", "tp1-usp4", "tp2-usp2")  # the session that is left last is one of the first form
 _REQUESTS = 11
 
 
