@@ -26,6 +26,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from subprocess import SubprocessError
 
 from campaigns.faults.catalogue import FAULTS, Fault
 from campaigns.faults.document import write_section
@@ -34,7 +35,9 @@ from campaigns.faults.draws.drawing import Draw, draw
 from campaigns.faults.draws.ground import Ground as DrawGround
 from campaigns.faults.draws.ground import prepare_ground as prepare_draws
 from campaigns.faults.draws.kinds import KINDS
+from campaigns.faults.draws.trial import Outcome as DrawOutcome
 from campaigns.faults.draws.trial import run_draw
+from campaigns.faults.judging import Judgement
 from campaigns.faults.nights import kill_and_resume
 from campaigns.faults.running import Ground, Outcome, prepare_ground, run_fault, table
 
@@ -99,7 +102,10 @@ def _draws(arguments: argparse.Namespace, folder: Path) -> int:
 
 
 def _drawn(one: Draw, folder: Path, ground: DrawGround, record: Path, seed: int) -> bool:
-    outcome = run_draw(one, folder / f"draw-{one.number}", ground)
+    try:
+        outcome = run_draw(one, folder / f"draw-{one.number}", ground)
+    except (OSError, RuntimeError, SubprocessError) as error:  # the campaign's own: the other draws go on
+        outcome = DrawOutcome(one, "not judged", 0, {"campaign": Judgement(False, str(error))}, 0.0)
     print(outcome, file=sys.stderr, flush=True)
     tables.append(record, tables.as_line(outcome, seed))
     return outcome.right

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from campaigns.faults.document import write_section
-from campaigns.faults.draws import judges
+from campaigns.faults.draws import judges, strangers
 from campaigns.faults.draws.drawing import draw
 from campaigns.faults.draws.figures import differences, figures_of, masked
 from campaigns.faults.draws.kinds import KINDS, STARTS
@@ -22,6 +23,7 @@ from campaigns.faults.draws.sabotage import SPOILT, spoil
 from campaigns.faults.draws.tables import append, recorded, table
 from campaigns.faults.judging import judge_kept
 from campaigns.faults.project import Project
+from campaigns.faults.stage import Stage
 
 from anchormatrix.hosts import locks
 from virtualhost.host.state import HostState, Job, process_start
@@ -271,3 +273,16 @@ def test_the_table_counts_the_newest_judgement_of_every_draw(tmp_path: Path):
     write_section(page, "draws", text)
     assert "1 of 2 draws" in page.read_text()
     assert json.loads(record.read_text().splitlines()[0])["wrong"] == {"figures": "9 is wrong"}
+
+
+@pytest.mark.skipif(strangers.needs_root() != "", reason="needs root")
+@pytest.mark.parametrize("what", strangers.STRANGERS)
+def test_a_stranger_takes_the_place_of_a_lock_file_until_the_fault_is_over(tmp_path: Path, what: str):
+    project = Project(tmp_path)
+    path = project.host / "leases" / "card-2.lock"
+    with contextlib.ExitStack() as lifting, contextlib.ExitStack() as closing:
+        strangers.stranger(what, 2)(Stage(project, lifting, closing))
+        assert path.lstat().st_uid == 65534
+        lifting.close()
+        assert not os.path.lexists(path)
+    assert project.processes() == {}

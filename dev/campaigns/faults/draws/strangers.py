@@ -13,7 +13,8 @@ from campaigns.faults import injectors
 from campaigns.faults.project import make_project
 from campaigns.faults.stage import Deed, Stage
 
-_NOBODY = 65534
+# in the folder before it gives up the right to walk there
+_BECOME_NOBODY = "import fcntl, os, time; os.setgroups([]); os.setgid(65534); os.setuid(65534)"
 _CLONE_S = 120.0
 
 # what another user does in the lease folder, with PATH the lock file of a card; ends at once unless it waits
@@ -48,12 +49,14 @@ def stranger(what: str, card: int) -> Deed:
         folder.chmod(0o1777)
         path = folder / f"card-{card}.lock"
         path.unlink(missing_ok=True)
-        words = _DOES[what].replace("PATH", repr(str(path))).replace("HOLD", "print(flush=True); time.sleep(3600)")
+        words = _DOES[what].replace("PATH", repr(path.name)).replace("HOLD", "print(flush=True); time.sleep(3600)")
         process = subprocess.Popen(
-            [sys.executable, "-c", f"import fcntl, os, time; {words}"],
-            user=_NOBODY, group=_NOBODY, extra_groups=[], cwd="/", env={"PATH": os.defpath},
-            stdout=subprocess.PIPE, start_new_session=True,
-        )  # fmt: skip
+            [sys.executable, "-c", f"{_BECOME_NOBODY}; {words}"],
+            cwd=folder,
+            env={"PATH": os.defpath},
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
         assert process.stdout is not None
         process.stdout.readline()
         stage.lifting.callback(_removed, path)

@@ -60,7 +60,7 @@ def table(lines: Iterable[Mapping[str, Any]]) -> str:
     text += ["", *(f"- **{line['words']}**: {_said(line)}" for line in wrong)] if wrong else []
     seeds = ", ".join(str(seed) for seed in sorted({line["seed"] for line in lines}))
     spent = sum(line["seconds"] for line in lines) / 60
-    tried = [line for line in lines if line["end"] in _ENDS]
+    tried = [line for line in lines if line["end"] in _ENDS or line["wrong"]]
     text += ["", f"{len(tried) - len(wrong)} of {len(tried)} draws of seed {seeds} held; {spent:.0f} minutes of draws."]
     return "\n".join(text)
 
