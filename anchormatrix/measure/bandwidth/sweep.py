@@ -81,11 +81,13 @@ def _run_one(order: SweepOrder, host: Host, visible: Mapping[str, str], settings
     env = {**settings.engine.env, **visible}
     done = host.run(argv, env=env, timeout_s=settings.selection.bandwidth.timeout_s, check=False)
     if done.returncode:
-        raise HostError(f"exit code {done.returncode}: {_last_line(done)}", where=shown)
+        raise HostError(f"exit code {done.returncode}: {last_line(done)}", where=shown)
     parse = parse_collective_test if settings.device.collective_test else parse_bench
     return points_of(order, parse(done.stdout, command=shown))
 
 
-def _last_line(done: Completed) -> str:
+def last_line(done: Completed) -> str:
+    """What it said last; ranks print at once, so that the head of one's traceback may stand behind another's error."""
     lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith(("Traceback (", "File "))] or lines
     return "".join(char if char.isprintable() else " " for char in lines[-1])[:200] if lines else "no output"

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from anchormatrix.config.merge import merged
 from anchormatrix.hosts.processes import descendants, entry, send, visible
 from campaigns.faults.project import ROOT, make_project
 from campaigns.faults.stage import Deed, Stage
@@ -226,7 +227,7 @@ def shift_clock(stage: Stage) -> None:
 
 def over_ssh(stage: Stage, also: str = "") -> None:
     """Reach the host through an OpenSSH server on loopback; ``also`` are more lines of its configuration."""
-    folder, host = _sshd_folder(stage), stage.project.host
+    folder, host, device = _sshd_folder(stage), stage.project.host, merged([])["device"]
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     server = stage.closing.enter_context(running_sshd(folder, also))
@@ -244,7 +245,7 @@ def over_ssh(stage: Stage, also: str = "") -> None:
                 "lease_dir": str(host / "leases"),
                 "scratch_dir": str(host / "scratch"),
             },
-            "device": {"kind": "ascend", "toolkit": ["cat", str(ROOT / "virtualhost" / "toolkit-version.txt")]},
+            "device": {**device, "toolkit": ["cat", str(ROOT / "virtualhost" / "toolkit-version.txt")]},
         }
     )
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from serving_world import World, rig_of, small_settings, whole_host
 
+from anchormatrix.hosts.base import Completed
 from anchormatrix.measure.bandwidth.plan import SweepOrder
-from anchormatrix.measure.bandwidth.sweep import run_sweep
+from anchormatrix.measure.bandwidth.sweep import last_line, run_sweep
 
 
 def test_where_every_test_fails_the_sweep_is_empty_and_names_the_reason(tmp_path: Path) -> None:
@@ -16,3 +17,10 @@ def test_where_every_test_fails_the_sweep_is_empty_and_names_the_reason(tmp_path
     sweep = run_sweep([order], whole_host(), rig.host, rig.device, small_settings(), lambda _: None)
     assert sweep.points == ()
     assert sweep.source.startswith("hccl-test; all_to_all over 4 ranks (UB), 1 at once: ")
+
+
+def test_a_failed_test_is_named_by_its_error_though_ranks_print_at_once() -> None:
+    said = "Traceback (most recent call last):\n  File 'x.py', line 3, in <module>\nModuleNotFoundError: No module named 't'\n"
+    done = Completed(("x.py",), 1, "", said + "Traceback (most recent call last):\n", 0.1)
+    assert last_line(done) == "ModuleNotFoundError: No module named 't'"
+    assert last_line(Completed(("x.py",), 1, "", "", 0.1)) == "no output"

@@ -27,7 +27,7 @@ _PASSING = {  # keys of JSON: when, how long on this machine's clock, where, and
 }
 _EXPECTED = {"expected_s", "expected_source", "reference", "findings"}  # of a smoke: from what was known before it
 _PASSING_COLUMNS = {"latency_s", "sent_s"}
-_PASSING_HEADINGS = {"started", "s", "stopped", "host load", "tries", "when", "version", "expected s/step"}
+_PASSING_HEADINGS = {"started", "s", "stopped", "host load", "tries", "when", "why", "version", "expected s/step"}
 _MOMENT = re.compile(rb"\d{13,}(\.\d+)?")
 _MASKS: Sequence[tuple[re.Pattern[str], str]] = (
     (re.compile(r"\x1b\[[0-9;]*m"), ""),
@@ -76,6 +76,11 @@ def masked(text: str) -> str:
 
 def _json(path: Path) -> Iterator[tuple[str, Any]]:
     yield from _leaves(json.loads(path.read_text(encoding="utf-8")), "")
+
+
+def _contract(path: Path) -> Iterator[tuple[str, Any]]:
+    """A group that was chosen once is chosen again for that reason."""
+    yield from ((place, value) for place, value in _json(path) if not place.endswith("reason") or "rejected" in place)
 
 
 def _smoke(path: Path) -> Iterator[tuple[str, Any]]:
@@ -175,9 +180,11 @@ def _history(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 _READERS: Sequence[tuple[str, Callable[[Path], Iterator[tuple[str, Any]]]]] = (
-    ("*.json", _json),
+    ("[!c]*.json", _json),
+    ("contracts.json", _contract),
     ("contracts.jsonl", _ledger),
-    ("c*-*/[!s]*.json", _json),
+    ("c*-*/[!cs]*.json", _json),
+    ("c*-*/contract.json", _contract),
     ("c*-*/smoke.json", _smoke),
     ("c*-*/cells.csv", _csv),
     ("c*-*/*/attribution*.json", _json),
