@@ -20,7 +20,8 @@ def test_where_every_test_fails_the_sweep_is_empty_and_names_the_reason(tmp_path
 
 
 def test_a_failed_test_is_named_by_its_error_though_ranks_print_at_once() -> None:
-    said = "Traceback (most recent call last):\n  File 'x.py', line 3, in <module>\nModuleNotFoundError: No module named 't'\n"
-    done = Completed(("x.py",), 1, "", said + "Traceback (most recent call last):\n", 0.1)
+    head = "Traceback (most recent call last):\n"
+    said = f"{head}  File 'x.py', line 3, in <module>\nModuleNotFoundError: No module named 't'\n"
+    done = Completed(("x.py",), 1, "", said + head, 0.1)
     assert last_line(done) == "ModuleNotFoundError: No module named 't'"
     assert last_line(Completed(("x.py",), 1, "", "", 0.1)) == "no output"
