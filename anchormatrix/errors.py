@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+
 _LINE_LIMIT = 160
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class AnchorMatrixError(Exception):
@@ -39,6 +42,10 @@ class WriteError(AnchorMatrixError):
     """A result cannot be written: the disk is full, or its folder is read-only."""
 
 
+class SpaceError(WriteError):
+    """There is no room: on the disk of a result, or on a host's. It says nothing of what was measured."""
+
+
 class ConfigError(AnchorMatrixError):
     """The configuration is wrong: key path, what was given, what is allowed."""
 
@@ -70,6 +77,16 @@ class NightError(AnchorMatrixError):
 def shown(text: str) -> str:
     """Outside text as it may reach a terminal or a page: what is not printable is escaped (``\\x1b``, ``\\n``)."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+
+
+def cannot_write(error: OSError, where: object) -> WriteError:
+    """What kept a file from being written: no room, or something that room would not cure."""
+    full = error.errno in _FULL
+    return (SpaceError if full else WriteError)(
+        f"cannot be written ({error.strerror or error})",
+        where=str(where),
+        todo="make room there" if full else "see the permissions and the disk",
+    )
 
 
 def quoted_line(line: str) -> str:

@@ -19,6 +19,7 @@ from anchormatrix.planning import triggers as parameters
 from anchormatrix.planning.run import Run, prepare_run, put_interpreter_first
 from anchormatrix.planning.run_files import RunFiles
 from anchormatrix.records.night import Place
+from anchormatrix.report.plots.figures import NAMES as FIGURES, SUFFIXES
 
 # The commands find the library where it is installed, not beside the Snakefile.
 try:
@@ -72,6 +73,7 @@ REPORT = [
         "cells.csv",
         "evidence.md",
         "decision.json",
+        *(f"figures/{name}.{suffix}" for name in FIGURES for suffix in SUFFIXES),
     )
 ]
 SIZES = SETTINGS.matrix.sizes

@@ -1,7 +1,5 @@
 """The report: one page, the tables and figures in it, and what other programs read."""
 
-from anchormatrix.report.plots.figures import NAMES as FIGURES, SUFFIXES
-
 
 rule build_report:
     input:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,6 +19,7 @@ from anchormatrix.records.requests import RequestRow, Role
 from anchormatrix.records.session import USABLE, Capture, CaptureStatus, Session, SessionStatus
 from anchormatrix.records.settings.values import KeepCaptures, Tier
 from anchormatrix.records.settings.whole import Settings
+from anchormatrix.store.files import replacing
 
 
 def attribute_session(session: Session, requests: Iterable[RequestRow], settings: Settings) -> Attribution:
@@ -91,10 +91,12 @@ def keep_capture(directory: Path, keep: KeepCaptures, *, compress: bool) -> None
     for path in sorted(directory.rglob("*")):
         if path.is_file() and path.suffix in (".csv", ".json") and path.name != "capture.json":
             packed = path.with_name(path.name + ".gz")
-            part = path.with_name(f".{path.name}.part")
-            with path.open("rb") as source, gzip.open(part, "wb", compresslevel=3) as target:
+            with (
+                replacing(packed) as part,
+                path.open("rb") as source,
+                gzip.open(part, "wb", compresslevel=3) as target,
+            ):
                 shutil.copyfileobj(source, target, 1 << 20)
-            os.replace(part, packed)
             path.unlink()
 
 

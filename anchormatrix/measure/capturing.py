@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 from anchormatrix.captures.ascend_files.raw import ANALYSED, analyse_command, raw_listed
 from anchormatrix.captures.ascend_files.raw import FOLDER as FOLDER_OF_RANK
 from anchormatrix.captures.stretch import slow_by_itself
-from anchormatrix.errors import HostError
+from anchormatrix.errors import HostError, cannot_write
 from anchormatrix.hosts.base import Host
 from anchormatrix.measure.rig import Rig
 from anchormatrix.measure.served import DidNotRunError, Served
@@ -23,6 +23,7 @@ from anchormatrix.records.session import Capture, CaptureFile, CaptureStatus
 from anchormatrix.records.settings.values import ANCHOR, FEW, KeepCaptures, Tier
 from anchormatrix.records.settings.whole import Settings
 from anchormatrix.store.codec import write_record
+from anchormatrix.store.seals import seal_folder
 
 FOLDER = "capture"
 _KERNELS = "kernel_details.csv"
@@ -123,6 +124,14 @@ def _has_rows(table: Path) -> bool:
 
 
 def _replace(new: Path, place: Path, *, keep: bool) -> None:
+    try:
+        _put(new, place, keep=keep)
+    except OSError as error:
+        raise cannot_write(error, place) from None
+
+
+def _put(new: Path, place: Path, *, keep: bool) -> None:
+    seal_folder(new, place)
     if place.exists():
         stamp = datetime.fromtimestamp(place.stat().st_mtime, UTC).strftime("%Y%m%dT%H%M%S")
         old = place.with_name(f"{place.name}-{stamp}" if keep else f".{place.name}.old")

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from anchormatrix.config.secrets import masked
-from anchormatrix.errors import WriteError
+from anchormatrix.errors import cannot_write
+from anchormatrix.store.seals import seal_file
 
 SCHEMA = 1
 
@@ -22,7 +23,8 @@ SCHEMA = 1
 def replacing(path: Path | str) -> Iterator[Path]:
     """A temporary file beside ``path`` that takes its place when the block ends well: readers see the old or the new.
 
-    Raises :class:`WriteError` when the disk is full or the folder cannot be written; the old file stays then.
+    Its content is sealed first (:mod:`anchormatrix.store.seals`). Raises :class:`SpaceError` when the disk is full,
+    :class:`WriteError` when the folder cannot be written; the old file stays then.
     """
     path = Path(path)
     temporary: Path | None = None
@@ -33,13 +35,10 @@ def replacing(path: Path | str) -> Iterator[Path]:
         temporary = Path(name)
         yield temporary
         temporary.chmod(0o666 & ~_umask())
+        seal_file(temporary, path)
         temporary.replace(path)
     except OSError as error:
-        raise WriteError(
-            f"cannot be written ({error.strerror or error})",
-            where=str(path),
-            todo="see the free space and the permissions",
-        ) from None
+        raise cannot_write(error, path) from None
     finally:
         if temporary:
             temporary.unlink(missing_ok=True)
