@@ -13,7 +13,7 @@ from pathlib import Path
 from anchormatrix.cli.command import run
 from anchormatrix.cli.tables import text_table
 from anchormatrix.config.merge import DEFAULT_FILE, load_settings
-from anchormatrix.hosts.holdings import Holding, holdings
+from anchormatrix.hosts.holdings import Holding, holdings, problems
 from anchormatrix.hosts.open import open_host
 from anchormatrix.store.files import json_text
 
@@ -32,12 +32,16 @@ def main() -> int:
     if args.json:
         print(json_text({"host": host.alias, "leases": [asdict(holding) for holding in found]}), end="")
     else:
-        print(text_table(map(_row, found)) if found else "no card is leased")
+        used = [one for one in found if one.held or one.suspect]
+        print(text_table(map(_row, used)) if used else "no card is leased")
+        for line in problems(found):
+            print(line)
     return 0
 
 
 def _row(one: Holding) -> dict[str, str]:
-    who = {"user": one.user, "pid": one.pid, "from": one.origin, "since": one.since, "what": one.what}
+    user = f"{one.user} (locked by {one.locker})" if one.locker else one.user
+    who = {"user": user, "pid": one.pid, "from": one.origin, "since": one.since, "what": one.what}
     free = {**dict.fromkeys(who, ""), "user": "nobody"}
     return {"card": str(one.card), **(who if one.held else free), "suspect": one.suspect}
 

@@ -10,7 +10,7 @@ from anchormatrix.doctor.lines import Line, failed, not_checked, ok, wrong
 from anchormatrix.doctor.machine import folder_state
 from anchormatrix.doctor.visit import Visit
 from anchormatrix.errors import AnchorMatrixError
-from anchormatrix.hosts.holdings import Holding, holdings
+from anchormatrix.hosts.holdings import Holding, holdings, problems
 from anchormatrix.planning.groups import resolve_groups, show, tenants
 from anchormatrix.records.contract import GroupCondition
 from anchormatrix.records.host import NOT_STATED, CardState, HostState
@@ -94,17 +94,18 @@ def leases(visit: Visit) -> Iterator[Line]:
     folder = visit.settings.host.lease_dir
     try:
         writable, _ = folder_state(visit, folder)
+        if not writable:
+            cure = "correct host.lease_dir: a folder that all who share the host can write"
+            yield wrong("leases", f"{folder} (host.lease_dir) cannot be written", cure)
+            return
         found = holdings(visit.host)
     except AnchorMatrixError as error:
         yield failed("leases", error, "correct host.lease_dir")
         return
-    if not writable:
-        cure = "correct host.lease_dir: a folder that all who share the host can write"
-        yield wrong("leases", f"{folder} (host.lease_dir) cannot be written", cure)
-        return
     held = [one for one in found if one.held]
     suspect = sorted(one.card for one in found if one.suspect)
     after = f"; cards {show(suspect)} are suspect: a smoke comes first, by itself" if suspect else ""
+    after += "".join(f"; {line}" for line in problems(found))
     if held:
         cure = "wait for them, or talk to the holder; a killed holder frees its cards at once"
         yield wrong("leases", "; ".join(map(_held, held)) + after, cure)
@@ -113,4 +114,7 @@ def leases(visit: Visit) -> Iterator[Line]:
 
 
 def _held(one: Holding) -> str:
-    return f"card {one.card} is held by {one.user} (pid {one.pid} on {one.origin}) since {one.since}: {one.what}"
+    locked = f", locked by {one.locker}" if one.locker else ""
+    return (
+        f"card {one.card} is held by {one.user} (pid {one.pid} on {one.origin}{locked}) since {one.since}: {one.what}"
+    )

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from anchormatrix.hosts import locks, processes
+from anchormatrix.hosts.lease_folder import notes
 from anchormatrix.hosts.processes import Supervised
 
 RECORD_SUFFIX = ".stop.json"
@@ -41,7 +42,7 @@ class Agent:
 
     def __init__(self, silence_s: float) -> None:
         self._locks: list[int] = []
-        self._adopted: list[int] = []
+        self._cards: list[tuple[str, int]] = []
         self._log = ""
         self._silence_s = silence_s
         self._heard = time.monotonic()
@@ -117,11 +118,15 @@ class Agent:
         _write_all(json.dumps({**reply, "id": number}).encode() + b"\n")
 
     def _op_lease(self, directory: str, cards: list[int], holder: dict[str, Any], wait_s: float) -> dict[str, Any]:
-        self._locks += locks.take(_expanded(directory), cards, holder, wait_s, self._pump)
-        return {"suspect": [bool(locks.suspect_since(file)) for file in self._locks]}
+        folder = _expanded(directory)
+        self._locks += locks.take(folder, cards, holder, wait_s, self._pump)
+        self._cards += [(folder, card) for card in sorted(set(cards))]
+        noted = notes.against(folder)
+        return {"suspect": [card in noted for _, card in self._cards]}
 
     def _op_trust(self) -> dict[str, Any]:
-        locks.mark(self._locks, None)
+        for folder, card in self._cards:
+            notes.trust(folder, card)
         return {}
 
     def _op_start(
@@ -153,13 +158,13 @@ class Agent:
         """Stop the server and give the cards back; ``over``: nothing is left, so that this agent may serve again."""
         over = not self._op_stop(self._server.grace_s)["survivors"]
         locks.give_back(self._locks, clear=over)
-        self._locks, self._log = [], ""
+        self._locks, self._cards, self._log = [], [], ""
         return {"over": over}
 
     def _op_adopt(self, token: str, directory: str, cards: list[int]) -> dict[str, Any]:
         """Take over the server that a killed agent left behind; it is the server that holds the locks on its cards."""
         self._server = Supervised(token, self._server.grace_s, [])
-        self._adopted = [locks.open_lock(_expanded(directory), card) for card in cards]
+        self._cards = [(_expanded(directory), card) for card in cards]
         return {}
 
     def _op_poll(self) -> dict[str, Any]:
@@ -173,7 +178,8 @@ class Agent:
         record = self._server.stop(grace_s)
         if record["how"] == "sigkill":
             # A job killed on several cards can leave their driver slow: say so to whoever comes next.
-            locks.mark(self._locks + self._adopted, "a job had to be killed at " + time.strftime("%Y-%m-%dT%H:%M:%S%z"))
+            for folder, card in self._cards:
+                notes.note(folder, card, "a job had to be killed at " + time.strftime("%Y-%m-%dT%H:%M:%S%z"))
         return record
 
     def _op_run(self, argv: list[str], env: dict[str, str], path: list[str], timeout_s: float) -> dict[str, Any]:

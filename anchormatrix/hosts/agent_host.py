@@ -92,7 +92,8 @@ class AgentHost:
             if answer["error"] == "held":
                 raise held(answer["card"], answer["holder"], self.alias, wait_s)
             what = f"the lease folder cannot be used ({answer['text']})"
-            raise LeaseError(what, where=self.alias, todo="correct host.lease_dir")
+            todo = "have what is in the way removed by its owner or root, or correct host.lease_dir"
+            raise LeaseError(what, where=self.alias, todo=todo)
         suspect = tuple(card for card, bad in zip(wanted, answer["suspect"], strict=True) if bad)
         lease = AgentLease(tuple(wanted), suspect, client, self._agents)
         self._leases.append(lease)

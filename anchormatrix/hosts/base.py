@@ -145,9 +145,10 @@ class Host(Protocol):
         ...
 
     def holders(self) -> list[dict[str, object]]:
-        """Held and suspect cards: ``[{"card", "held", "user", "pid", "from", "since", "what", "suspect"}]``.
+        """Held and suspect cards: ``[{"card", "held", "user", "pid", "from", "since", "what", "locker", "suspect"}]``.
 
-        What is not known is left out; ``suspect`` is there only where a job had to be killed.
+        What is not known is left out; ``suspect`` is there only where a job had to be killed, ``locker`` where the
+        kernel names somebody else than the words do, ``problem`` where a lock file is not as it must be.
         """
         ...
 

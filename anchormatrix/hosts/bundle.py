@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-_MODULES = ("locks", "processes", "agent")
+_MODULES = ("lease_folder.files", "lease_folder.notes", "locks", "processes", "agent")
 _LOADER = """# supervision agent of anchormatrix
 import json, os, sys, types
 size, text = %d, b""
@@ -30,8 +30,9 @@ sys.exit(module.main(sys.argv[1:]))
 @cache
 def _sources() -> bytes:
     here = Path(__file__).parent
-    packages = [("anchormatrix", ""), ("anchormatrix.hosts", "")]
-    modules = [(f"anchormatrix.hosts.{name}", (here / f"{name}.py").read_text(encoding="utf-8")) for name in _MODULES]
+    packages = [("anchormatrix", ""), ("anchormatrix.hosts", ""), ("anchormatrix.hosts.lease_folder", "")]
+    paths = {name: here / f"{name.replace('.', '/')}.py" for name in _MODULES}
+    modules = [(f"anchormatrix.hosts.{name}", path.read_text(encoding="utf-8")) for name, path in paths.items()]
     return json.dumps(packages + modules).encode()
 
 

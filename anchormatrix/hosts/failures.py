@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anchormatrix.errors import HostError, LeaseError
+from anchormatrix.errors import HostError, LeaseError, shown
 from anchormatrix.hosts import processes
 from anchormatrix.hosts.base import Completed
 
@@ -61,8 +61,14 @@ def held(card: int, holder: Mapping[str, Any], where: str, waited_s: float) -> L
 
 
 def holder_text(holder: Mapping[str, Any]) -> str:
-    """A holder in words: ``alice (pid 4242 on node7) since 2026-01-31T04:00:00+01:00: c4-0123456789 tp1-usp4``."""
-    if not holder:
-        return "somebody who has not said who they are"
-    who = f"{holder.get('user', '?')} (pid {holder.get('pid', '?')} on {holder.get('from', '?')})"
-    return f"{who} since {holder.get('since', '?')}: {holder.get('what', 'no purpose given')}"
+    """A holder in words: ``alice (pid 4242 on node7) since 2026-01-31T04:00:00+01:00: c4-0123456789 tp1-usp4``.
+
+    Anybody may have written them. Where the kernel names somebody else as the one who holds the lock, that comes first.
+    """
+    said = {key: shown(str(value))[:120] for key, value in holder.items()}
+    locker = said.pop("locker", "")
+    who = f"{said.get('user', '?')} (pid {said.get('pid', '?')} on {said.get('from', '?')})"
+    words = f"{who} since {said.get('since', '?')}: {said.get('what', 'no purpose given')}" if said else ""
+    if locker:
+        return f"{locker}; the lock file says {words}" if words else f"{locker}, who has not said what for"
+    return words or "somebody who has not said who they are"

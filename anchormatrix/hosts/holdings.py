@@ -6,20 +6,23 @@ what was started under it, and ends with it, however it ends. What the holder wr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from anchormatrix.errors import shown
 from anchormatrix.hosts.base import Host
 
 UNKNOWN = "?"
+_MOST_PROBLEMS = 20
 
 
 @dataclass(frozen=True)
 class Holding:
-    """One card that is in use or suspect.
+    """One card that is in use or suspect, or whose lock file is not as it must be; all texts are escaped.
 
-    ``origin`` is the machine that asked; ``since`` is that machine's wall clock. ``suspect`` tells what happened on
-    the card: a job on it had to be killed and no smoke has passed since.
+    ``origin`` is the machine that asked; ``since`` is that machine's wall clock. ``locker`` is whom the host's kernel
+    names as holding the lock, where that is not who wrote the other words. ``suspect`` tells what happened on the card:
+    a job on it had to be killed and no smoke has passed since. ``problem`` is what is wrong with the lock file.
     """
 
     card: int
@@ -30,6 +33,8 @@ class Holding:
     since: str = UNKNOWN
     what: str = UNKNOWN
     suspect: str = ""
+    locker: str = ""
+    problem: str = ""
 
 
 def holdings(host: Host) -> tuple[Holding, ...]:
@@ -37,14 +42,14 @@ def holdings(host: Host) -> tuple[Holding, ...]:
     return tuple(_holding(values) for values in host.holders())
 
 
+def problems(found: Sequence[Holding]) -> list[str]:
+    """What is wrong with lock files, a line each; the others of too many are counted."""
+    lines = [one.problem for one in found if one.problem]
+    return lines[:_MOST_PROBLEMS] + [f"and {len(lines) - _MOST_PROBLEMS} more"] * (len(lines) > _MOST_PROBLEMS)
+
+
 def _holding(values: Mapping[str, object]) -> Holding:
     keys = {"user": "user", "pid": "pid", "origin": "from", "since": "since", "what": "what"}
-    said = {name: _printable(values.get(key, UNKNOWN)) for name, key in keys.items()}
-    return Holding(
-        card=int(str(values["card"])), held=bool(values["held"]), suspect=_printable(values.get("suspect", "")), **said
-    )
-
-
-def _printable(value: object) -> str:
-    """Others wrote this: one line of printable text, not too long."""
-    return "".join(char if char.isprintable() else " " for char in str(value))[:120]
+    said = {name: shown(str(values.get(key, UNKNOWN)))[:120] for name, key in keys.items()}
+    more = {key: shown(str(values.get(key, "")))[:400] for key in ("suspect", "locker", "problem")}
+    return Holding(card=int(str(values["card"])), held=bool(values["held"]), **said, **more)

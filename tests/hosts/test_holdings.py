@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -11,11 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
+from lease_tables import printed
 
 from anchormatrix.errors import LeaseError
 from anchormatrix.hosts import locks
 from anchormatrix.hosts.holdings import holdings
+from anchormatrix.hosts.lease_folder import notes
 from anchormatrix.hosts.local import LocalHost
 from anchormatrix.records.settings.things import HostSettings
 
@@ -56,15 +56,6 @@ def host(tmp_path: Path) -> Iterator[LocalHost]:
     opened.close()
 
 
-def printed(tmp_path: Path) -> str:
-    """What ``scripts/leases.py`` says of the host."""
-    example = yaml.safe_load((ROOT / "config" / "examples" / "cpu-dummy-run.yaml").read_text())
-    config = tmp_path / "host.json"
-    config.write_text(json.dumps({**example, "host": {"alias": "here", "lease_dir": f"{tmp_path}/leases"}}))
-    argv = [sys.executable, "scripts/leases.py", "--config", str(config)]
-    return subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-
-
 def test_a_held_card_is_refused_and_the_holder_named(host: LocalHost):
     with host.lease([2, 0], holder={"what": "c4-0123456789 tp1-usp4 w1"}, wait_s=0) as lease:
         assert lease.cards == (0, 2)
@@ -100,7 +91,7 @@ def test_everybody_sees_who_holds_what(host: LocalHost, tmp_path: Path):
     with host.lease([7], holder={"what": "nightly", "user": "alice\x1b[31m"}, wait_s=0):
         (found,) = holdings(host)
         assert (found.card, found.held, found.pid, found.what) == (7, True, str(os.getpid()), "nightly")
-        assert found.user == "alice [31m"
+        assert found.user == r"alice\x1b[31m"
         header, line = printed(tmp_path).splitlines()
         assert header.split() == ["card", "user", "pid", "from", "since", "what", "suspect"]
         assert line.startswith("7     alice")
@@ -116,7 +107,7 @@ def test_an_empty_folder_has_no_holders(host: LocalHost, tmp_path: Path):
 
 def test_what_is_known_of_a_suspect_card_is_shown(host: LocalHost, tmp_path: Path):
     host.lease([3], holder={}, wait_s=0).release()
-    (tmp_path / "leases" / "card-3.lock").write_text('{"suspect": "a job had to be killed at 2026-01-31T04:00:00"}')
+    notes.note(str(tmp_path / "leases"), 3, "a job had to be killed at 2026-01-31T04:00:00")
     shown = printed(tmp_path).splitlines()[1].split(maxsplit=2)
     assert shown == ["3", "nobody", "a job had to be killed at 2026-01-31T04:00:00"]
 
