@@ -9,6 +9,7 @@ report: "rules/captions/workflow.rst"
 
 
 include: "rules/common.smk"
+include: "rules/flow.smk"
 
 
 # The targets people call by name; topology, health and contract are rules of their own.
@@ -67,6 +68,8 @@ include: "rules/report.smk"
 include: "rules/nightly.smk"
 
 
+share_host()
+
+
 onstart:
-    lock_results()
     answer_sigterm_aside()

@@ -85,14 +85,6 @@ wildcard_constraints:
     window=r"\d+",
 
 
-def lock_results():
-    """Hold results/ for this run; the lock is released by the kernel when the run ends in any way."""
-    try:
-        hold_results(Path(RESULTS))
-    except AnchorMatrixError as error:
-        refuse(error)
-
-
 def smoked(contract):
     """Wait for the smoke of a group; a dry run cannot know how it will end and assumes that it passes."""
     if not workflow.dryrun:

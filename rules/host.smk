@@ -8,6 +8,7 @@ rule topology:
         f"{RESULTS}/topology.json",
     log:
         f"{RESULTS}/logs/topology.log",
+    priority: BEFORE_MEASURING
     conda:
         "../envs/anchormatrix.yaml"
     params:
@@ -25,6 +26,7 @@ rule health:
         f"{RESULTS}/health.json",
     log:
         f"{RESULTS}/logs/health.log",
+    priority: BEFORE_MEASURING
     conda:
         "../envs/anchormatrix.yaml"
     params:
@@ -44,6 +46,7 @@ rule contract:
         f"{RESULTS}/contracts.json",
     log:
         f"{RESULTS}/logs/contract.log",
+    priority: BEFORE_MEASURING
     conda:
         "../envs/anchormatrix.yaml"
     params:
@@ -67,6 +70,7 @@ rule contract_record:
         f"{RESULTS}/{{contract}}/contract.json",
     log:
         f"{RESULTS}/logs/contract-{{contract}}.log",
+    priority: BEFORE_MEASURING
     conda:
         "../envs/anchormatrix.yaml"
     params:

@@ -1,7 +1,6 @@
 """The matrix: one session of the serving engine per form and window, then cells and the verdict of a contract."""
 
-# One rule per card count, the first with the highest priority: so the sessions of one contract stay adjacent in time,
-# and a contract that cannot be measured does not stop the next.
+# One rule per card count: a contract that cannot be measured does not stop the next.
 for size in SIZES:
 
     rule:
@@ -24,11 +23,11 @@ for size in SIZES:
             f"{RESULTS}/benchmarks/window-{{contract}}-{{form}}-w{{window}}.tsv"
         wildcard_constraints:
             contract=f"c{size}-[0-9a-f]{{10}}",
-        priority: 1000 - SIZES.index(size)
+        priority: in_order_of_sizes(1000)
         conda:
             "../envs/anchormatrix.yaml"
         resources:
-            host=1,
+            host=WHOLE_HOST,
             deadline=RUN.deadline,  # no parameter: another hour makes no other result
         params:
             design=parameters.session_design(SETTINGS),

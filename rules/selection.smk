@@ -11,11 +11,11 @@ rule bandwidth:
         f"{RESULTS}/bandwidth/{{contract}}.json",
     log:
         f"{RESULTS}/logs/bandwidth-{{contract}}.log",
-    priority: 1500
+    priority: in_order_of_sizes(1500)
     conda:
         "../envs/anchormatrix.yaml"
     resources:
-        host=1,
+        host=WHOLE_HOST,
     message:
         "Size sweep of the collectives of {wildcards.contract}"
     shell:

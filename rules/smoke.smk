@@ -13,11 +13,11 @@ checkpoint group_smoke:
         f"{RESULTS}/logs/smoke-{{contract}}.log",
     benchmark:
         f"{RESULTS}/benchmarks/smoke-{{contract}}.tsv"
-    priority: 2000
+    priority: in_order_of_sizes(2000)
     conda:
         "../envs/anchormatrix.yaml"
     resources:
-        host=1,
+        host=WHOLE_HOST,
         deadline=RUN.deadline,  # no parameter: another hour makes no other result
     params:
         state=lambda wildcards: RUN.state_of(wildcards.contract),

@@ -66,9 +66,12 @@ def version_of(contract: Contract, ledger: Sequence[LedgerEntry], ahead: int = 0
     return known.index(contract.id) + 1 if contract.id in known else len(known) + 1 + ahead
 
 
-def read_ledger(path: Path) -> list[LedgerEntry]:
-    """Read ``contracts.jsonl``; a missing file is an empty ledger. Raises :class:`InputError` naming the line."""
-    return read_lines(path, LedgerEntry, todo="move the file aside; versions are counted anew")
+def read_ledger(path: Path, *, sound: bool = False) -> list[LedgerEntry]:
+    """Read ``contracts.jsonl``; a missing file is an empty ledger.
+
+    Raises :class:`InputError` naming the line, unless only the ``sound`` ones are asked for.
+    """
+    return read_lines(path, LedgerEntry, todo="move the file aside; versions are counted anew", sound=sound)
 
 
 def current_groups(ledger: Sequence[LedgerEntry]) -> dict[int, tuple[int, ...]]:

@@ -23,7 +23,7 @@ from anchormatrix.planning.outlook.expected import Expected, Work, expect
 from anchormatrix.planning.outlook.forecast import Forecast, forecast, forecast_lines
 from anchormatrix.planning.promising import left_out_words
 from anchormatrix.planning.rerun import cell_notices, check_measured, reference_of, split_cell
-from anchormatrix.planning.run_plan import make_run_plan, write_run_plan
+from anchormatrix.planning.run_plan import make_run_plan, run_plan_file, write_run_plan
 from anchormatrix.planning.triggers import digest
 from anchormatrix.records.conclusions.selection import StartNoise
 from anchormatrix.records.contract import Contract, ContractList, GroupCondition, LedgerEntry
@@ -35,7 +35,6 @@ from anchormatrix.records.settings.whole import Settings
 from anchormatrix.records.smoke import SmokeStatus
 from anchormatrix.store.files import write_text
 from anchormatrix.store.notes import StoredResults
-from anchormatrix.store.quarantine import find_damaged, set_aside
 
 Smoked = Callable[[str], object]
 
@@ -50,6 +49,7 @@ class Run:
 
     settings: Settings
     config_file: str
+    config_text: str
     results: Path
     live: HostProbe
     chosen: ContractList
@@ -57,7 +57,6 @@ class Run:
     plan_file: str
     stored: StoredResults
     ledger: Sequence[LedgerEntry] = ()
-    damage: tuple[str, ...] = ()
 
     @cached_property
     def contract_ids(self) -> str:
@@ -89,7 +88,7 @@ class Run:
     def must_run(self, contract_id: str, form: str, window: int) -> bool:
         """Whether a session has no result yet, is asked for again, or its result is of another night."""
         path = self.stored.session(contract_id, form, window)
-        if form in self.again(contract_id) or not path.exists():
+        if form in self.again(contract_id) or not self.stored.exists(path):
             return True
         return self.stored.night(path) != self.contract_night(contract_id)
 
@@ -123,22 +122,31 @@ class Run:
     def smoke_must_run(self, contract_id: str) -> bool:
         """Whether a group has no smoke yet or needs a new one: its cards' state or the night changed, a cell again."""
         path = self.stored.smoke(contract_id)
-        if self.again(contract_id) or not path.exists():
+        if self.again(contract_id) or not self.stored.exists(path):
             return True
         if self.stored.night(path) != self.smoke_night(contract_id):
             return True
         return self.stored.smoke_state(contract_id) != self.state_of(contract_id)
 
-    @cached_property
+    @property
     def asked(self) -> str:
         """A file that is newer than any result before this run: what must be made anew depends on it.
 
         Snakemake notes the parameters of a job even when it fails and its older result is put back, and would take that
         result for the new one. The file's age does not depend on how the last try ended.
         """
-        path = self.results / ".run" / "asked"
-        write_text(path, f"{time.time_ns()}\n")
-        return str(path)
+        return str(self.results / ".run" / "asked")
+
+    def write_files(self) -> None:
+        """Write what the commands of the run read, and what is newer than any result; to be called once it may write.
+
+        Raises :class:`WriteError`.
+        """
+        config = Path(self.config_file)
+        if not config.exists() or config.read_bytes() != self.config_text.encode("utf-8"):
+            write_text(config, self.config_text)
+        write_run_plan(self.plan, self.results)
+        write_text(self.asked, f"{time.time_ns()}\n")
 
     def smoke_night(self, contract_id: str) -> str:
         """The night of a contract's smoke: the one asked for, else the one it was made in."""
@@ -146,15 +154,15 @@ class Run:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What a person must know before the run starts: damaged results, sizes of which no form was held against the
-        cards' memory, what measuring a size will tell and cost, and a cell that is another one now.
+        """What a person must know before the run starts: sizes of which no form was held against the cards'
+        memory, what measuring a size will tell and cost, and a cell that is another one now.
         """
         if not self.settings.cell:
-            return (*self.damage, *self._about_forms(), *forecast_lines(self._forecasts()))
+            return (*self._about_forms(), *forecast_lines(self._forecasts()))
         form, _ = split_cell(self.settings)
         planned = self.plan.of_size(form.cards)
         sessions = len(planned[0].sessions) if planned else 0
-        return (*self.damage, *cell_notices(form, self.chosen, self.ledger, sessions))
+        return cell_notices(form, self.chosen, self.ledger, sessions)
 
     @property
     def deadline(self) -> str:
@@ -239,9 +247,8 @@ class Run:
 def prepare_run(config_files: Sequence[Path | str], overrides: Mapping[str, Any], results: Path) -> Run:
     """Check the configuration, read the live host once, and make the plan of a run.
 
-    Writes the effective configuration and the plan, which every command of the run reads, to
-    ``results/.run/config-<digest>.json`` and ``plan-<digest>.json``. Results that are damaged are set aside before
-    anything is planned, so that the run makes them again.
+    Changes nothing: :meth:`Run.write_files` writes the effective configuration and the plan, which every command of the
+    run reads, to ``results/.run/config-<digest>.json`` and ``plan-<digest>.json``.
     Raises an :class:`AnchorMatrixError` when the configuration is wrong or the host cannot be read.
     """
     values = merged([Path(path) for path in config_files], overrides)
@@ -249,8 +256,7 @@ def prepare_run(config_files: Sequence[Path | str], overrides: Mapping[str, Any]
         values["night"] = resolve_night(str(values["night"]), datetime.now())
     settings = build_settings(values)
     live = probe_host(settings)
-    damage = set_aside(results, find_damaged(results))
-    ledger = read_ledger(results / "contracts.jsonl")
+    ledger = read_ledger(results / "contracts.jsonl", sound=True)
     chosen = list_contracts(live, settings, ledger)
     stored = StoredResults(results)
     plan = make_run_plan(settings, live, chosen, lambda one: _known_noise(one, settings, chosen, ledger, stored))
@@ -258,8 +264,9 @@ def prepare_run(config_files: Sequence[Path | str], overrides: Mapping[str, Any]
         form, _ = split_cell(settings)
         for planned in plan.of_size(form.cards)[:1]:
             check_measured(form, planned.forms)
-    config_file, plan_file = _effective_config(values, results), write_run_plan(plan, results)
-    return Run(settings, str(config_file), results, live, chosen, plan, str(plan_file), stored, ledger, damage)
+    config_file, config_text = _effective_config(values, results)
+    plan_file = str(run_plan_file(plan, results))
+    return Run(settings, config_file, config_text, results, live, chosen, plan, plan_file, stored, ledger)
 
 
 def _known_noise(
@@ -283,10 +290,8 @@ def put_interpreter_first() -> None:
     os.environ["PATH"] = os.pathsep.join([folder, os.environ.get("PATH", os.defpath)])
 
 
-def _effective_config(values: Mapping[str, Any], results: Path) -> Path:
+def _effective_config(values: Mapping[str, Any], results: Path) -> tuple[str, str]:
+    """The file of the effective configuration, and its text."""
     plain = {key: value for key, value in values.items() if key not in ("cell", "night")}
     path = results / ".run" / f"config-{digest(plain)}.json"
-    text = json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
-    if not path.exists() or path.read_bytes() != text.encode("utf-8"):
-        write_text(path, text)
-    return path
+    return str(path), json.dumps(plain, indent=2, ensure_ascii=False) + "\n"

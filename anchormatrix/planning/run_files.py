@@ -143,4 +143,4 @@ class RunFiles:
         return [f"{self.run.results}/{p.contract}/{p.form}/w{p.window}/{name}" for p in places]
 
     def _exists(self, name: str) -> bool:
-        return (self.run.results / name).exists()
+        return self.run.stored.exists(self.run.results / name)

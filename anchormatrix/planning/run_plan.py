@@ -43,9 +43,14 @@ def make_run_plan(
     return RunPlan(contracts=tuple(contracts))
 
 
+def run_plan_file(plan: RunPlan, results: Path) -> Path:
+    """The file of a plan: ``plan-<digest>.json`` in the folder of the run's configuration."""
+    return results / ".run" / f"plan-{digest(plain(plan))}.json"
+
+
 def write_run_plan(plan: RunPlan, results: Path) -> Path:
-    """Write ``plan-<digest>.json`` into the folder of the run's configuration; also an old plan is the newest then."""
-    path = results / ".run" / f"plan-{digest(plain(plan))}.json"
+    """Write a plan to its file; also an old plan is the newest then."""
+    path = run_plan_file(plan, results)
     write_record(path, plan)
     return path
 

@@ -6,6 +6,7 @@ alone; msgspec checks it.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -78,11 +79,11 @@ def parse_record(data: bytes | str, kind: type[R], *, where: str, todo: str = _A
         raise InputError(f"not readable as JSON ({error})", where=where, todo=todo) from None
 
 
-def read_lines(path: Path | str, kind: type[F], *, todo: str = _AGAIN) -> list[F]:
+def read_lines(path: Path | str, kind: type[F], *, todo: str = _AGAIN, sound: bool = False) -> list[F]:
     """The records of an append-only ledger; a missing file is an empty one.
 
     A last line without its newline was cut off while being written and is left out. Any other line that holds no such
-    record raises :class:`InputError` with its number.
+    record raises :class:`InputError` with its number; where only the ``sound`` ones are asked for, it is left out.
     """
     try:
         data = Path(path).read_bytes()
@@ -91,7 +92,11 @@ def read_lines(path: Path | str, kind: type[F], *, todo: str = _AGAIN) -> list[F
     except OSError as error:
         raise InputError(f"cannot be read ({error})", where=str(path)) from None
     lines = enumerate(data.split(b"\n")[:-1], start=1)
-    return [parse_record(line, kind, where=f"{path}:{number}", todo=todo) for number, line in lines]
+    records = []
+    for number, line in lines:
+        with contextlib.suppress(*([InputError] if sound else [])):
+            records.append(parse_record(line, kind, where=f"{path}:{number}", todo=todo))
+    return records
 
 
 def table_text(kind: type[R], rows: Iterable[R]) -> str:

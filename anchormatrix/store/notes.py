@@ -5,6 +5,7 @@ A file that is missing or cannot be read notes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -35,8 +36,19 @@ class StoredResults:
 
     def __init__(self, results: Path) -> None:
         self._results = results
+        self._gone: frozenset[Path] = frozenset()
         self._nights: dict[Path, str] = {}
         self._latest: dict[str, str] = {}
+
+    def leave_out(self, gone: Iterable[Path]) -> None:
+        """Take these files for missing from here on: a dry run sets no damaged result aside, but plans as if it had."""
+        self._gone = frozenset(gone)
+        self._nights.clear()
+        self._latest.clear()
+
+    def exists(self, path: Path) -> bool:
+        """Whether a result is there."""
+        return path not in self._gone and path.exists()
 
     def session(self, contract_id: str, form: str, window: int) -> Path:
         """The file of a session."""
@@ -49,7 +61,7 @@ class StoredResults:
     def night(self, path: Path) -> str:
         """The night noted in a session or smoke, or empty text."""
         if path not in self._nights:
-            record = _noted(path, _Note)
+            record = self._noted(path, _Note)
             self._nights[path] = record.night if record else ""
         return self._nights[path]
 
@@ -62,27 +74,26 @@ class StoredResults:
 
     def generation(self, path: Path) -> int:
         """How often a session or smoke had been asked for again when it was made."""
-        record = _noted(path, _Note)
+        record = self._noted(path, _Note)
         return record.generation if record else 0
 
     def smoke_state(self, contract_id: str) -> str:
         """The health and occupancy that the last smoke of a group was made in, as one word."""
-        smoke = _noted(self.smoke(contract_id), _SmokeNote)
+        smoke = self._noted(self.smoke(contract_id), _SmokeNote)
         return smoke.state if smoke else ""
 
     def smoke_status(self, contract_id: str) -> SmokeStatus | None:
         """How the last smoke of a group ended."""
-        smoke = _noted(self.smoke(contract_id), _SmokeNote)
+        smoke = self._noted(self.smoke(contract_id), _SmokeNote)
         return smoke.status if smoke else None
 
     def smoke_step_s(self, contract_id: str) -> float | None:
         """The step of the last smoke of a group that was not rejected, in seconds."""
-        smoke = _noted(self.smoke(contract_id), _SmokeNote)
+        smoke = self._noted(self.smoke(contract_id), _SmokeNote)
         return smoke.step_s if smoke and smoke.status is not SmokeStatus.REJECTED else None
 
-
-def _noted(path: Path, kind: type[N]) -> N | None:
-    try:
-        return read_record(path, kind)
-    except InputError:
-        return None
+    def _noted(self, path: Path, kind: type[N]) -> N | None:
+        try:
+            return read_record(path, kind) if path not in self._gone else None
+        except InputError:
+            return None

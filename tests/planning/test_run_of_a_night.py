@@ -81,8 +81,11 @@ def test_only_a_night_that_was_asked_for_has_a_deadline(tmp_path: Path) -> None:
 
 
 def test_the_file_that_asks_for_more_is_new_in_every_run(tmp_path: Path) -> None:
-    first = Path(_plan(tmp_path).asked).read_text()
-    assert Path(_plan(tmp_path).asked).read_text() != first
+    run = _plan(tmp_path)
+    run.write_files()
+    first = Path(run.asked).read_text()
+    run.write_files()
+    assert Path(run.asked).read_text() != first
 
 
 def test_the_sessions_of_a_night_are_those_of_the_first_groups_not_rejected(tmp_path: Path) -> None:

@@ -234,6 +234,13 @@ class Scenario:
         if missing:
             raise ValueError(f"links.domains: cards {missing} are in no domain")
 
+    @property
+    def counts_calls(self) -> bool:
+        """Whether anything happens at a certain call of the vendor's tool; else its calls leave no trace here."""
+        changes: tuple[LinkChange | Health | Tenant | ToolFault | LevelShift, ...]
+        changes = (*self.link_changes, *self.health, *self.tenants, *self.tool_faults, *self.timing.level_shifts)
+        return any(one.when.from_call or one.when.until_call is not None for one in changes)
+
     @cached_property
     def _domain(self) -> dict[int, int]:
         return {card: index for index, domain in enumerate(self.links.domains) for card in domain}

@@ -95,11 +95,6 @@ class HostState:
         self._memory = Record()
         self._held = False
         self._threads = threading.RLock()
-        if directory is not None:
-            try:
-                (directory / "jobs").mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise StateError(f"{directory}: cannot be written: {error.strerror}") from error
 
     @classmethod
     def from_environment(cls) -> HostState:
@@ -120,8 +115,7 @@ class HostState:
             if self.directory is None or self._held:
                 yield self._memory
                 return
-            lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            lock = self._lock(self.directory)
             self._held = True
             try:
                 self._memory = self._load()
@@ -132,6 +126,20 @@ class HostState:
             finally:
                 self._held = False
                 os.close(lock)
+
+    @staticmethod
+    def _lock(directory: Path) -> int:
+        try:
+            (directory / "jobs").mkdir(parents=True, exist_ok=True)
+            lock = os.open(directory / "lock", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise StateError(f"{directory}: cannot be written: {error.strerror}") from error
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return lock
+
+    def _is_new(self) -> bool:
+        """Whether nothing has happened on this host yet: looking at it leaves no trace."""
+        return self.directory is not None and not self.directory.exists()
 
     def _load(self) -> Record:
         assert self.directory is not None
@@ -204,7 +212,7 @@ class HostState:
 
     def jobs(self, *, residue: bool = True) -> tuple[Job, ...]:
         """Return the running servers; one that vanished without a clean stop leaves residue if it had several cards."""
-        if self.directory is None:
+        if self.directory is None or self._is_new():
             return ()
         running = []
         with self.edit() as record:
@@ -230,6 +238,8 @@ class HostState:
 
     def snapshot(self) -> Record:
         """Return the record as it is now."""
+        if self._is_new():
+            return Record()
         with self.edit() as record:
             return Record(**asdict(record))
 

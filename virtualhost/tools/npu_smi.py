@@ -155,7 +155,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         state = HostState.from_environment()
         scenario = scenario_from_environment(state.override_path)
-        state.count_tool_call()
+        if scenario.counts_calls:
+            state.count_tool_call()
         kind, text = answer(list(arguments), scenario, state)
     except StateError as error:
         print(f"npu-smi: {error}", file=sys.stderr)
