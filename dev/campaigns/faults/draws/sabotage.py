@@ -21,7 +21,7 @@ from campaigns.faults.stage import Deed, Stage
 
 _DISK_MB = 48
 _REFUSED_S, _REFUSED_LINES = 60.0, 12
-_NO_RESULTS = ("logs", "benchmarks", ".run", "history.sqlite")  # what runs leave beside results, and what has its own
+_NO_RESULTS = ("logs", "benchmarks", "history.sqlite")  # what jobs print, and what is broken in ways of its own
 _CONTROL = b"\n\x1b]0;owned\x07\x1b[2J\x1b[1;1H\x9b31m\x08\x7fTraceback of a terminal\n"
 
 
@@ -98,7 +98,8 @@ def _sessions_of(results: Path, path: Path) -> set[str]:
 
 def _is_result(path: Path, results: Path) -> bool:
     name = path.relative_to(results)
-    return name.parts[0] not in _NO_RESULTS and not name.name.startswith(".") and not name.name.endswith(".damaged")
+    kept = name.parts[0] not in _NO_RESULTS and "matplotlib" not in name.parts
+    return kept and not name.name.startswith((".", "history.")) and not name.name.endswith(".damaged")
 
 
 def _changed(content: bytes, place: int) -> bytes:
