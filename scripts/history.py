@@ -1,6 +1,6 @@
 """Look after the history of all sessions: list, export as CSV or Parquet, prune, check.
 
-Exit code 1 when `check` finds damage.
+Exit code 1 when `check` finds the file damaged, of another shape, or unusable; it says what to do.
 
 Examples:
   python scripts/history.py list --nights 7
@@ -18,7 +18,8 @@ from anchormatrix.cli.command import FINDING, run
 from anchormatrix.config.merge import load_settings
 from anchormatrix.errors import InputError
 from anchormatrix.history.export import compact, export_csv, export_parquet, prune
-from anchormatrix.history.listing import night_lines
+from anchormatrix.history.keeping import Keeper
+from anchormatrix.history.nights import night_lines
 from anchormatrix.history.record import record_results
 from anchormatrix.history.store import check, move_aside, open_history, read_history
 
@@ -49,13 +50,19 @@ def main() -> int:
 
 
 def _check(file: Path, args: argparse.Namespace) -> int:
-    fault = check(file, thorough=True)
-    print(f"{file}: {fault or 'sound'}")
-    if fault and args.repair:
-        print(move_aside(file))
-        with open_history(file) as history:
-            new, _ = record_results(history, args.results)
-        print(f"{new} sessions of {args.results} recorded anew")
+    try:
+        fault = check(file, thorough=True)
+    except InputError as error:
+        print(error)
+        return FINDING
+    todo = "" if args.repair or not fault else "; run this with --repair: it is moved aside, what can be read is kept"
+    print(f"{file}: {fault or 'sound'}{todo}")
+    keeper = Keeper(file, args.results)
+    if args.repair or keeper.waiting.exists():
+        if fault and args.repair:
+            print(move_aside(file))
+        new, _ = keeper.on(lambda history: record_results(history, args.results))
+        print("\n".join([*keeper.notices, f"{new} sessions of {args.results} recorded anew"]))
     return FINDING if fault else 0
 
 

@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
 from anchormatrix.cli.command import run
 from anchormatrix.config.merge import build_settings, merged
 from anchormatrix.config.project import project_folder
-from anchormatrix.history.nights import last_nights
+from anchormatrix.history.nights import Night
 from anchormatrix.history.review import Review
-from anchormatrix.history.store import open_history
 from anchormatrix.nightly.sweep import Sweep, run_night, run_workflow
 from anchormatrix.planning.run import prepare_run
 from anchormatrix.records.night import AUTO, Place, resolve_night
@@ -46,9 +46,8 @@ def main() -> int:
     def planned() -> tuple[Place, ...]:
         return prepare_run(args.configfile, {"night": night}, results).planned_sessions()
 
-    def publish(review: Review) -> None:
-        with open_history(settings.history.file) as history:
-            write_nightly(review, last_nights(history, 30, night), settings, results / "nightly")
+    def publish(review: Review, nights: Sequence[Night]) -> None:
+        write_nightly(review, nights, settings, results / "nightly")
 
     outcome, _ = run_night(
         Sweep(

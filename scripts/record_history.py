@@ -1,7 +1,7 @@
 """Record sessions in the history: the given session.json files, or all of a results folder. Twice is once.
 
 Also writes reruns.jsonl: old and new value of every cell that was measured again. Exit code 1 when a file could not be
-used; the others are recorded.
+used, or the history; the others are recorded.
 
 Example:
   python scripts/record_history.py --config config/config.yaml --results results
@@ -15,27 +15,29 @@ from pathlib import Path
 
 from anchormatrix.cli.command import FINDING, run
 from anchormatrix.config.merge import load_settings
+from anchormatrix.history.keeping import Keeper
 from anchormatrix.history.record import record_results, record_sessions
 from anchormatrix.history.reruns import write_reruns
-from anchormatrix.history.store import open_history
+from anchormatrix.history.store import History
 
 
 def main() -> int:
     """Parse, record, say what was new."""
     args = _arguments()
     file = args.history or load_settings(args.config).history.file
-    with open_history(file) as history:
-        if args.session:
-            new, problems = record_sessions(history, args.session)
-        else:
-            new, problems = record_results(history, args.results)
+    keeper = Keeper(Path(file), args.results)
+
+    def work(history: History) -> tuple[int, list[str]]:
+        done = record_sessions(history, args.session) if args.session else record_results(history, args.results)
         write_reruns(history, args.results)
-        if history.notice:
-            print(history.notice, file=sys.stderr)
-    for problem in problems:
+        return done
+
+    new, problems = keeper.on(work)
+    for problem in (*keeper.notices, *problems):
         print(problem, file=sys.stderr)
-    print(f"{new} sessions recorded in {file}")
-    return FINDING if problems else 0
+    waits = keeper.waiting.exists()
+    print(f"{new} sessions recorded in {keeper.waiting if waits else file}")
+    return FINDING if problems or waits else 0
 
 
 def _arguments() -> argparse.Namespace:

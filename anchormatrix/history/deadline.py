@@ -6,17 +6,19 @@ from datetime import datetime
 from pathlib import Path
 
 from anchormatrix.errors import NightError
+from anchormatrix.history.keeping import Keeper
 from anchormatrix.history.progress import read_durations
 from anchormatrix.history.record import record_not_started
-from anchormatrix.history.store import open_history
 from anchormatrix.records.night import Place, require_time
 
 
-def check_deadline(file: Path | str, place: Place, night: str, deadline: datetime, now: datetime) -> None:
+def check_deadline(
+    file: Path | str, results: Path, place: Place, night: str, deadline: datetime, now: datetime
+) -> None:
     """Raise :class:`NightError`, and record why, when a session begun now would not end before the deadline."""
     try:
         require_time(place, deadline, read_durations(file, [place.contract]).of(place), now)
     except NightError as error:
-        with open_history(file) as history:
-            record_not_started(history, place, night, error.what, now)
+        what = error.what
+        Keeper(Path(file), results).on(lambda history: record_not_started(history, place, night, what, now))
         raise

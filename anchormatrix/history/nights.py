@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from anchormatrix.history.query import nights_before, sessions_of_night
 from anchormatrix.history.store import History
 from anchormatrix.records.night import NightOutcome
 
@@ -73,6 +75,22 @@ def measured_sessions(history: History, night: str) -> int:
         "SELECT count(*) FROM sessions WHERE night = ? AND status = 'measured'", (night,)
     ).fetchone()
     return int(found[0])
+
+
+def night_lines(history: History, count: int) -> list[str]:
+    """The last nights, newest first: contracts, sessions by status, and how the sweep ended."""
+    sweeps = {night.night: night for night in last_nights(history, count)}
+    seen = sorted({*nights_before(history, "9999", count), *sweeps}, reverse=True)[:count]
+    lines = []
+    for night in seen:
+        sessions = sessions_of_night(history, night).values()
+        statuses = Counter(session.status.replace("_", " ") for session in sessions)
+        told = ", ".join(f"{number} {status}" for status, number in sorted(statuses.items())) or "no session"
+        contracts = ", ".join(sorted({session.place.contract for session in sessions})) or "no contract"
+        sweep = sweeps.get(night)
+        ended = "single runs" if sweep is None else sweep.outcome or "half-finished"
+        lines.append(f"{night}  {ended:<18}  {told}  ({contracts})")
+    return lines or ["the history is empty"]
 
 
 def _ensure(history: History, night: str, now: datetime, deadline: datetime) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from anchormatrix.errors import InputError
-from anchormatrix.history.query import durations
+from anchormatrix.history.query import durations, median_step
 from anchormatrix.history.store import read_history
 from anchormatrix.records.night import Place, duration_words
 
@@ -39,6 +39,19 @@ def read_durations(file: Path | str, contracts: Sequence[str]) -> Durations:
             return Durations(durations(history, contracts) if history else {})
     except InputError:
         return Durations({})
+
+
+def recorded_steps(file: Path | str) -> Callable[[str, str], float | None]:
+    """How fast a form's few-step tier was under a contract, by history: what a smoke's expectation may rest on."""
+
+    def step_s(contract: str, form: str) -> float | None:
+        try:
+            with read_history(file) as history:
+                return median_step(history, contract, form) if history else None
+        except InputError:
+            return None  # what is wrong with a history is told where it is written
+
+    return step_s
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,12 @@ from pathlib import Path
 from statistics import median
 
 from anchormatrix.errors import InputError
-from anchormatrix.history.reruns import write_reruns
-from anchormatrix.history.store import History, open_history
+from anchormatrix.history.store import History
 from anchormatrix.history.surroundings import surroundings_of
 from anchormatrix.records.conclusions.cells import spread_pct
 from anchormatrix.records.contract import StoredContract
 from anchormatrix.records.night import NOT_STARTED, Place, night_of
-from anchormatrix.records.session import Session, SessionStatus
+from anchormatrix.records.session import SessionStatus
 from anchormatrix.store.codec import read_record
 from anchormatrix.store.sessions import TimedSession, read_session
 
@@ -44,7 +43,7 @@ def record_session(history: History, path: Path) -> bool:
     seen = surroundings_of(session)
     with history.transaction() as connection:
         if facts is not None:
-            connection.execute("INSERT OR REPLACE INTO contracts VALUES (?, ?, ?, ?)", facts)
+            connection.execute("INSERT OR REPLACE INTO contracts (id, size, version, facts) VALUES (?, ?, ?, ?)", facts)
         night = session.night or night_of(started.astimezone().replace(tzinfo=None))
         cursor = connection.execute(
             "INSERT OR IGNORE INTO sessions (contract, form, window, generation, night, status, reason, started_at,"
@@ -93,20 +92,6 @@ def record_sessions(history: History, paths: Iterable[Path]) -> tuple[int, list[
         except InputError as error:
             problems.append(str(error))
     return new, problems
-
-
-def record_beside(file: Path | str, path: Path) -> str:
-    """Record a session just measured; says what went wrong instead of raising.
-
-    The measurement stands whether or not it could be recorded: the next sweep records what is missing.
-    """
-    try:
-        with open_history(file) as history:
-            if record_session(history, path) and read_record(path, Session).generation:
-                write_reruns(history, path.parents[3])
-            return history.notice
-    except InputError as error:
-        return f"not recorded in the history: {error}"
 
 
 def _insert_cells(history: History, timed: TimedSession, night: str, session: int) -> None:

@@ -90,7 +90,9 @@ class Boundary:
 
 @dataclass(frozen=True)
 class Review:
-    """A night: its sessions, its series, the contracts before them, and its outcome. ``problem`` hindered all of it."""
+    """A night: its sessions, its series, the contracts before them, and its outcome. ``problem`` hindered all of it;
+    ``history`` is what is to be said of the history it was compared by.
+    """
 
     night: str
     problem: str
@@ -99,6 +101,7 @@ class Review:
     retired: tuple[SeriesReview, ...]
     boundaries: tuple[Boundary, ...]
     missed: tuple[str, ...]
+    history: tuple[str, ...] = ()
 
     @property
     def called(self) -> tuple[SeriesReview, ...]:
@@ -147,6 +150,7 @@ class Review:
                 for item in self.sessions
             ),
             missed_nights=self.missed,
+            history=self.history,
             cells=cells,
         )
 

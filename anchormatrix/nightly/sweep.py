@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from anchormatrix.config.secrets import revealed_all
-from anchormatrix.errors import AnchorMatrixError, InputError
+from anchormatrix.errors import AnchorMatrixError
 from anchormatrix.history import nights
 from anchormatrix.history.export import prune
+from anchormatrix.history.keeping import Keeper
 from anchormatrix.history.record import record_results
 from anchormatrix.history.review import Limits, Review, review_night
-from anchormatrix.history.store import check, move_aside, open_history
 from anchormatrix.hosts.owner import name_owner
 from anchormatrix.records.night import NOT_STARTED, NightOutcome, Place, deadline_of
 from anchormatrix.records.settings.whole import Settings
@@ -34,11 +34,12 @@ from anchormatrix.store.codec import plain
 HOOK_LIMIT_S = 60.0
 _LOOK_AGAIN_S = 1.0
 _OUTPUT_LIMIT = 300
+_NIGHTS_SHOWN = 30
 
 Say = Callable[[str], None]
 Workflow = Callable[[Sequence[str]], int]
 Planned = Callable[[], Sequence[Place]]
-Publish = Callable[[Review], None]
+Publish = Callable[[Review, Sequence[nights.Night]], None]
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ class Sweep:
     """What a night's sweep works with.
 
     ``workflow`` runs the nightly target once, measuring the given result files anew, and returns its exit code;
-    ``planned`` reads the live host and names every session of the matrix; ``publish`` writes the nightly page.
+    ``planned`` reads the live host and names every session of the matrix; ``publish`` writes the nightly page
+    from the review and the last nights.
     """
 
     settings: Settings
@@ -65,47 +67,76 @@ class Sweep:
 
 
 def run_night(sweep: Sweep) -> tuple[NightOutcome, Review | None]:
-    """Run a night's sweep to its end, publish its page and tell the hook. One at a time per results folder."""
+    """Run a night's sweep to its end, publish its page and tell the hook. One at a time per results folder.
+
+    Whatever is wrong with the history is said and hinders nothing.
+    """
+    keeper = Keeper(Path(sweep.settings.history.file), sweep.results)
     with _lock(sweep.results / ".night.lock") as free:
         if not free:
             problem = "another nightly sweep of this results folder is still running"
             sweep.say(problem)
-            _note(sweep, f"{sweep.now():%H:%M}: a second sweep was started and ended at once: {problem}")
-            _tell(sweep, NightOutcome.COULD_NOT_MEASURE, {"night": sweep.night, "problem": problem})
+            _note(sweep, keeper, f"{sweep.now():%H:%M}: a second sweep was started and ended at once: {problem}")
+            told = {"night": sweep.night, "problem": problem, "history": keeper.notices}
+            _tell(sweep, keeper, NightOutcome.COULD_NOT_MEASURE, told)
             return NightOutcome.COULD_NOT_MEASURE, None
-        return _run(sweep)
+        return _run(sweep, keeper)
 
 
-def _run(sweep: Sweep) -> tuple[NightOutcome, Review]:
-    file = sweep.settings.history.file
-    if fault := check(file):
-        sweep.say(f"history: {fault}")
-        sweep.say(move_aside(file))
-    with open_history(file) as history:
-        nights.begin(history, sweep.night, sweep.now(), sweep.deadline)
-    _catch_up(sweep)
-    problem, code = _measure(sweep)
-    _catch_up(sweep)
+def _run(sweep: Sweep, keeper: Keeper) -> tuple[NightOutcome, Review]:
+    keeper.look_after()
+    keeper.say_what_is_new(sweep.night)
+    keeper.on(lambda history: nights.begin(history, sweep.night, sweep.now(), sweep.deadline))
+    _say_all(sweep, keeper)
+    _catch_up(sweep, keeper)
+    problem, code = _measure(sweep, keeper)
+    _catch_up(sweep, keeper)
     planned: Sequence[Place] = ()
     try:
         planned = sweep.planned()
     except AnchorMatrixError as error:
         problem = problem or f"the host cannot be read: {error}"
-    limits = Limits(sweep.settings.verdict.dispersion_pct, sweep.settings.verdict.noise_floor_pct)
-    with open_history(file) as history:
-        review = review_night(history, sweep.night, planned, limits, problem=problem)
-        if code and review.outcome is NightOutcome.FINE:
-            problem = f"everything was measured, but the workflow ended with exit code {code}: see {sweep.results}/logs"
-            review = replace(review, problem=problem)
-        nights.end(history, sweep.night, sweep.now(), review.outcome, [problem] if problem else [])
-        sweep.publish(review)
-        prune(history, sweep.settings.history.keep_nights)
+    review = _judged(sweep, keeper, planned, problem)
+    if code and review.outcome is NightOutcome.FINE:
+        problem = f"everything was measured, but the workflow ended with exit code {code}: see {sweep.results}/logs"
+        review = replace(review, problem=problem)
+    if waiting := keeper.waiting_words(sweep.night):
+        keeper.say(waiting)
+    review = replace(review, history=tuple(keeper.notices))
+    notes = [*([review.problem] if review.problem else []), *review.history]
+    keeper.on(lambda history: nights.end(history, sweep.night, sweep.now(), review.outcome, notes))
+    review = _published(sweep, keeper, review)
+    keeper.on(lambda history: prune(history, sweep.settings.history.keep_nights))
+    keeper.remember(sweep.night)
+    _say_all(sweep, keeper)
     sweep.say(f"night {sweep.night}: {review.outcome.value}")
-    _tell(sweep, review.outcome, plain(review.summary()))
+    _tell(sweep, keeper, review.outcome, plain(review.summary()))
     return review.outcome, review
 
 
-def _measure(sweep: Sweep) -> tuple[str, int]:
+def _judged(sweep: Sweep, keeper: Keeper, planned: Sequence[Place], problem: str) -> Review:
+    limits = Limits(sweep.settings.verdict.dispersion_pct, sweep.settings.verdict.noise_floor_pct)
+    return keeper.on(lambda history: review_night(history, sweep.night, planned, limits, problem=problem))
+
+
+def _published(sweep: Sweep, keeper: Keeper, review: Review) -> Review:
+    """Publish a night's page; one that cannot be written is a problem of the night, not its end."""
+    try:
+        sweep.publish(review, keeper.on(lambda history: nights.last_nights(history, _NIGHTS_SHOWN, sweep.night)))
+    except (AnchorMatrixError, OSError) as error:
+        problem = f"the nightly page cannot be written: {error}"
+        sweep.say(problem)
+        return replace(review, problem=review.problem or problem)
+    return review
+
+
+def _say_all(sweep: Sweep, keeper: Keeper) -> None:
+    for notice in keeper.notices[keeper.said :]:
+        sweep.say(notice)
+    keeper.said = len(keeper.notices)
+
+
+def _measure(sweep: Sweep, keeper: Keeper) -> tuple[str, int]:
     """Call the workflow until everything is measured, tries run out, or the deadline comes.
 
     Returns what hindered the whole night, and the exit code of the last call.
@@ -120,18 +151,18 @@ def _measure(sweep: Sweep) -> tuple[str, int]:
         if attempt:
             sweep.say(f"retry {attempt} of {sweep.settings.nightly.retries}: {', '.join(again) or 'what failed'}")
         code = sweep.workflow(again)
-        _catch_up(sweep)
-        again = _to_measure_again(sweep)
+        _catch_up(sweep, keeper)
+        again = _to_measure_again(sweep, keeper)
         if (code == 0 and not again) or sweep.now() >= sweep.deadline:
             break
-    nothing = code != 0 and not _any_measured(sweep)
+    nothing = code != 0 and not keeper.on(lambda history: nights.measured_sessions(history, sweep.night))
     return f"the workflow ended with exit code {code} and measured nothing" if nothing else "", code
 
 
-def _to_measure_again(sweep: Sweep) -> list[str]:
+def _to_measure_again(sweep: Sweep, keeper: Keeper) -> list[str]:
     """Sessions of tonight without a number whose form had one in earlier nights: their result files."""
-    with open_history(sweep.settings.history.file) as history:
-        review = review_night(history, sweep.night, (), Limits(float("inf"), float("inf")))
+    endless = Limits(float("inf"), float("inf"))
+    review = keeper.on(lambda history: review_night(history, sweep.night, (), endless))
     return [
         str(sweep.results / item.place.contract / item.place.form / f"w{item.place.window}" / "session.json")
         for item in review.sessions
@@ -139,26 +170,18 @@ def _to_measure_again(sweep: Sweep) -> list[str]:
     ]
 
 
-def _any_measured(sweep: Sweep) -> bool:
-    with open_history(sweep.settings.history.file) as history:
-        return nights.measured_sessions(history, sweep.night) > 0
-
-
-def _catch_up(sweep: Sweep) -> None:
-    with open_history(sweep.settings.history.file) as history:
-        new, problems = record_results(history, sweep.results)
+def _catch_up(sweep: Sweep, keeper: Keeper) -> None:
+    new, problems = keeper.on(lambda history: record_results(history, sweep.results))
+    _say_all(sweep, keeper)
     if new:
         sweep.say(f"recorded {new} sessions that the history lacked")
     for problem in problems:
         sweep.say(f"not recorded: {problem}")
 
 
-def _note(sweep: Sweep, text: str) -> None:
-    try:
-        with open_history(sweep.settings.history.file) as history:
-            nights.note(history, sweep.night, text, sweep.now(), sweep.deadline)
-    except InputError as error:
-        sweep.say(str(error))
+def _note(sweep: Sweep, keeper: Keeper, text: str) -> None:
+    keeper.on(lambda history: nights.note(history, sweep.night, text, sweep.now(), sweep.deadline))
+    _say_all(sweep, keeper)
 
 
 def _wait_for_results(sweep: Sweep) -> bool:
@@ -189,7 +212,7 @@ def _lock(path: Path) -> Iterator[bool]:
             yield True
 
 
-def _tell(sweep: Sweep, outcome: NightOutcome, told: Mapping[str, Any]) -> None:
+def _tell(sweep: Sweep, keeper: Keeper, outcome: NightOutcome, told: Mapping[str, Any]) -> None:
     """Run the hook. Whatever it does, the sweep's outcome stays: a failure or a hang is only noted."""
     hook = sweep.settings.nightly.hook
     if not hook:
@@ -202,7 +225,7 @@ def _tell(sweep: Sweep, outcome: NightOutcome, told: Mapping[str, Any]) -> None:
     )
     if problem:
         sweep.say(problem)
-        _note(sweep, problem)
+        _note(sweep, keeper, problem)
 
 
 def call_hook(argv: Sequence[str], told: Mapping[str, Any], *, limit_s: float) -> str:

@@ -154,15 +154,15 @@ class Run:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What a person must know before the run starts: sizes of which no form was held against the cards'
-        memory, what measuring a size will tell and cost, and a cell that is another one now.
+        """What a person must know before the run starts: a history that is not used, sizes of which no form was held
+        against the cards' memory, what measuring a size will tell and cost, and a cell that is another one now.
         """
         if not self.settings.cell:
-            return (*self._about_forms(), *forecast_lines(self._forecasts()))
+            return (*self.plan.notices, *self._about_forms(), *forecast_lines(self._forecasts()))
         form, _ = split_cell(self.settings)
         planned = self.plan.of_size(form.cards)
         sessions = len(planned[0].sessions) if planned else 0
-        return cell_notices(form, self.chosen, self.ledger, sessions)
+        return (*self.plan.notices, *cell_notices(form, self.chosen, self.ledger, sessions))
 
     @property
     def deadline(self) -> str:

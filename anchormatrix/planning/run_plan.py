@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from anchormatrix.errors import InputError
+from anchormatrix.history.store import why_unreadable
 from anchormatrix.planning.adaptive import sequence
 from anchormatrix.planning.candidates import Candidates
 from anchormatrix.planning.configured import candidates_of, matrix_design
@@ -40,7 +41,7 @@ def make_run_plan(
         if key not in known:
             known[key] = candidates_of(settings, planned.size, card_gb=card_gb, version=version)
         contracts.append(_contract_plan(planned, card_gb, known[key], windows, noise_of(planned), version))
-    return RunPlan(contracts=tuple(contracts))
+    return RunPlan(contracts=tuple(contracts), history_unused=why_unreadable(settings.history.file))
 
 
 def run_plan_file(plan: RunPlan, results: Path) -> Path:

@@ -105,7 +105,10 @@ class NightCell(Record, frozen=True):
 
 
 class NightSummary(FileRecord, frozen=True, kw_only=True, omit_defaults=True):
-    """A night, as ``nightly/summary.json`` holds it; the hook is told the same without its ``cells``."""
+    """A night, as ``nightly/summary.json`` holds it; the hook is told the same without its ``cells``.
+
+    ``history`` is what is to be said of the history that the night was compared by; mostly nothing.
+    """
 
     night: str
     outcome: NightOutcome
@@ -114,6 +117,7 @@ class NightSummary(FileRecord, frozen=True, kw_only=True, omit_defaults=True):
     changed: tuple[ChangedCell, ...]
     sessions: tuple[NightSession, ...]
     missed_nights: tuple[str, ...]
+    history: tuple[str, ...] = ()
     cells: tuple[NightCell, ...] | None = None
 
 

@@ -54,9 +54,18 @@ class ContractPlan(Record, frozen=True, kw_only=True):
 
 
 class RunPlan(FileRecord, frozen=True, kw_only=True):
-    """``results/.run/plan-<digest>.json``: the contracts of a run, those of one size best first."""
+    """``results/.run/plan-<digest>.json``: the contracts of a run, those of one size best first.
+
+    ``history_unused`` is why the history could not be read, so that noise and durations are unknown; mostly empty.
+    """
 
     contracts: tuple[ContractPlan, ...]
+    history_unused: str = ""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a person must know of the plan."""
+        return (f"history is not used: {self.history_unused}",) if self.history_unused else ()
 
     def of_size(self, size: int) -> tuple[ContractPlan, ...]:
         """The contracts that a size may be measured under, best first."""

@@ -63,7 +63,7 @@ def opening(review: Review) -> str:
 def changes(review: Review) -> list[str]:
     """What changed since the night before, the worst first; one sentence each."""
     called = sorted(review.called, key=lambda item: -_shift(item))
-    found = [_called_words(item) for item in called]
+    found = [*review.history, *(_called_words(item) for item in called)]
     lost = [item for item in review.sessions if item.lost]
     found += [f"{item.place} no longer runs through: {item.reason}" for item in lost]
     found += _gaps(review.sessions)

@@ -10,14 +10,15 @@ Example:
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from anchormatrix.cli.command import run
 from anchormatrix.config.merge import load_settings
+from anchormatrix.history.keeping import Keeper
 from anchormatrix.history.nights import last_nights
 from anchormatrix.history.review import Limits, place_of, review_night
-from anchormatrix.history.store import open_history
 from anchormatrix.records.night import AUTO, resolve_night
 from anchormatrix.report.nightly_page import write_nightly
 
@@ -28,9 +29,12 @@ def main() -> int:
     settings = load_settings(args.config)
     limits = Limits(settings.verdict.dispersion_pct, settings.verdict.noise_floor_pct)
     night = resolve_night(args.night, datetime.now())
-    with open_history(args.history or settings.history.file) as history:
-        review = review_night(history, night, [place_of(path) for path in args.sessions or ()], limits)
-        write_nightly(review, last_nights(history, 30, night), settings, args.out)
+    keeper = Keeper(args.history or Path(settings.history.file), args.out.parent)
+    places = [place_of(path) for path in args.sessions or ()]
+    review, nights = keeper.on(
+        lambda history: (review_night(history, night, places, limits), last_nights(history, 30, night))
+    )
+    write_nightly(replace(review, history=tuple(keeper.notices)), nights, settings, args.out)
     print(f"night {night}: {review.outcome.value}; {args.out / 'index.html'}")
     return 0
 

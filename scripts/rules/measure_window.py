@@ -22,7 +22,7 @@ from anchormatrix.cli.measuring import add_options, open_rig, read_orders, say
 from anchormatrix.decide.effects.features import while_measuring
 from anchormatrix.errors import ConfigError
 from anchormatrix.history.deadline import check_deadline
-from anchormatrix.history.record import record_beside
+from anchormatrix.history.keeping import record_beside
 from anchormatrix.measure.order import SessionOrder, planned_command, planned_requests
 from anchormatrix.measure.session import run_session
 from anchormatrix.planning.adaptive_run import order_of_session, skipped_session
@@ -52,9 +52,8 @@ def main() -> int:
         say(f"{form.name} window {args.window}: not measured: {todo.skip}")
         return 0
     if args.deadline and not args.dry_run:
-        check_deadline(
-            settings.history.file, Place(contract.id, form.name, args.window), args.night, args.deadline, datetime.now()
-        )
+        place = Place(contract.id, form.name, args.window)
+        check_deadline(settings.history.file, results, place, args.night, args.deadline, datetime.now())
     with open_rig(settings, contract) as rig:
         if args.dry_run:
             command = planned_command(order, rig)

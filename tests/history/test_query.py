@@ -12,8 +12,7 @@ from measured import circumstances
 from night_results import FORM, contract, place, write_session
 
 from anchormatrix.history.export import COLUMNS, export_csv, export_parquet, prune
-from anchormatrix.history.listing import night_lines
-from anchormatrix.history.nights import begin, end
+from anchormatrix.history.nights import begin, end, night_lines
 from anchormatrix.history.query import median_step
 from anchormatrix.history.record import record_not_started, record_session
 from anchormatrix.history.reruns import rerun_rows, write_reruns

@@ -11,14 +11,14 @@ from measured import circumstances, session_record
 from night_results import FORM, contract, place, write_session
 
 from anchormatrix.errors import InputError
+from anchormatrix.history.keeping import record_beside
 from anchormatrix.history.query import Series, points_of, sessions_of_night, surroundings_at
 from anchormatrix.history.record import (
-    record_beside,
     record_not_started,
     record_results,
     record_session,
 )
-from anchormatrix.history.store import open_history
+from anchormatrix.history.store import open_history, read_history
 from anchormatrix.history.surroundings import Surroundings, surroundings_of
 
 
@@ -111,7 +111,10 @@ def test_a_measurement_stands_when_it_cannot_be_recorded(tmp_path: Path) -> None
     (tmp_path / "blocked").write_text("")
     assert record_beside(tmp_path / "h.sqlite", path) == ""
     assert not (tmp_path / "results" / "reruns.jsonl").exists()
-    assert record_beside(tmp_path / "blocked" / "h.sqlite", path).startswith("not recorded in the history: ")
+    assert "correct history.file" in record_beside(tmp_path / "blocked" / "h.sqlite", path)
+    with read_history(tmp_path / "results" / ".run" / "history-waiting.sqlite") as waiting:
+        assert waiting is not None
+        assert waiting.connection.execute("SELECT form, night FROM sessions").fetchall() == [(FORM, "2026-11-30")]
 
 
 def test_a_cell_measured_again_is_told_at_once(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from night_results import write_session
 
 from anchormatrix.errors import InputError
-from anchormatrix.history import store
+from anchormatrix.history import schema
 from anchormatrix.history.record import record_session
 from anchormatrix.history.store import check, move_aside, open_history, read_history
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_a_new_history_is_in_wal_mode_with_the_newest_schema(tmp_path: Path) -> None:
     with open_history(tmp_path / "deep" / "h.sqlite") as history:
         assert history.connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert history.connection.execute("PRAGMA user_version").fetchone() == (len(store.MIGRATIONS),)
+        assert history.connection.execute("PRAGMA user_version").fetchone() == (len(schema.MIGRATIONS),)
         assert history.notice == ""
 
 
@@ -31,7 +31,7 @@ def test_an_older_schema_is_migrated_and_keeps_its_rows(tmp_path: Path, monkeypa
     file, session = tmp_path / "h.sqlite", write_session(tmp_path / "results", "2026-11-30")
     with open_history(file) as history:
         record_session(history, session)
-    monkeypatch.setattr(store, "MIGRATIONS", (*store.MIGRATIONS, "ALTER TABLE sessions ADD COLUMN colour TEXT"))
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, "ALTER TABLE sessions ADD COLUMN colour TEXT"))
     with open_history(file) as history:
         assert history.connection.execute("SELECT form, colour FROM sessions").fetchall() == [("tp1-usp2", None)]
 
@@ -41,7 +41,7 @@ def test_a_migration_that_fails_leaves_the_schema_as_it_was(tmp_path: Path, monk
     with open_history(file):
         pass
     with monkeypatch.context() as patch:
-        patch.setattr(store, "MIGRATIONS", (*store.MIGRATIONS, "CREATE TABLE new (a TEXT); SELECT * FROM nowhere"))
+        patch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, "CREATE TABLE new (a TEXT); SELECT * FROM nowhere"))
         with pytest.raises(InputError, match="cannot be used"), open_history(file):
             pass
     with open_history(file) as history:

@@ -4,78 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
-from night_results import FORM, contract, place, write_session
-from report_results import settings
+from night_results import FORM, contract, write_session
+from night_world import NIGHT, World
 
-from anchormatrix.errors import HostError
 from anchormatrix.history.nights import last_nights
-from anchormatrix.history.review import Review
 from anchormatrix.history.store import open_history
-from anchormatrix.nightly.sweep import Sweep, call_hook, run_night, run_workflow
-from anchormatrix.records.night import NightOutcome, Place
-from anchormatrix.records.settings.policies import HistorySettings, NightlySettings
-
-NIGHT = "2026-11-30"
-PLACES = (place(), place("tp2-usp1"))
-
-
-@dataclass
-class World:
-    """A results folder and a workflow that does what a test wants, call by call."""
-
-    results: Path
-    steps: list[Callable[[], int]]
-    hook: tuple[str, ...] = ()
-    retries: int = 1
-    now: datetime = datetime(2026, 11, 30, 23)
-    calls: list[Sequence[str]] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
-    published: list[Review] = field(default_factory=list)
-    host_lost: bool = False
-
-    @property
-    def history(self) -> Path:
-        return self.results / "history.sqlite"
-
-    def run(self) -> tuple[NightOutcome, Review | None]:
-        configured = replace(
-            settings(),
-            history=HistorySettings(file=str(self.history), keep_nights=400),
-            nightly=NightlySettings(deadline="06:00", retries=self.retries, hook=self.hook),
-        )
-        return run_night(
-            Sweep(
-                configured, self.results, NIGHT, self._workflow, self._planned, self.published.append,
-                self.said.append, lambda: self.now,
-            )
-        )  # fmt: skip
-
-    def _workflow(self, again: Sequence[str]) -> int:
-        self.calls.append(again)
-        return self.steps[len(self.calls) - 1]()
-
-    def _planned(self) -> Sequence[Place]:
-        if self.host_lost:
-            raise HostError("does not answer", where="here")
-        return PLACES
-
-    def measure(self, *forms: str, code: int = 0, **other: Any) -> Callable[[], int]:
-        """A call of the workflow that measures some forms and ends with a code."""
-
-        def step() -> int:
-            for form in forms:
-                write_session(self.results, NIGHT, form=form, **other)
-            return code
-
-        return step
+from anchormatrix.nightly.sweep import call_hook, run_workflow
+from anchormatrix.records.night import NightOutcome
 
 
 def _world(tmp_path: Path, **other: Any) -> World:
