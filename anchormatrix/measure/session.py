@@ -105,6 +105,8 @@ class _Try:
         wait_s = health.busy_wait_s if health.on_busy == OnBusy.WAIT else 0.0
         with self.host.lease(contract.cards, holder=holder, wait_s=wait_s) as lease:
             before = live_cards.read_fit(contract, self.host, self.rig.device, self.settings, self.rig.say)
+            # Waiting for the lease or a tenant is no part of a session: deadlines are held against what it takes.
+            self.began, self.clock = datetime.now(UTC), time.monotonic()
             suspects.clear(contract, form, self.rig, self.order.results, lease)
             return self._measure(lease, before)
 

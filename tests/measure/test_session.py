@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from serving_world import World, rig_of, small_settings, whole_host
 from anchormatrix.decide.cells import build_cells
 from anchormatrix.errors import BusyError, ContractError, HostError, LeaseError
 from anchormatrix.hosts.base import Completed
-from anchormatrix.measure import served
+from anchormatrix.measure import live_cards, served
 from anchormatrix.measure.order import SessionOrder, planned_command, planned_requests
 from anchormatrix.measure.session import run_session
 from anchormatrix.measure.smoke_run import run_smoke
@@ -271,6 +273,20 @@ def test_a_card_that_alarms_inside_the_session_voids_it(tmp_path: Path) -> None:
     timed, _ = measure(tmp_path, alarm_after=range(1, 9))
     session = timed.session
     assert (session.status, "card 1 says Alarm" in session.reason) == ("void", True)
+
+
+def test_waiting_for_cards_in_use_is_no_part_of_a_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_late(*given: Any) -> Any:
+        time.sleep(1.5)
+        return read_fit(*given)
+
+    read_fit = live_cards.read_fit
+    monkeypatch.setattr(live_cards, "read_fit", read_late)
+    began, clock = datetime.now(UTC), time.monotonic()
+    session = measure(tmp_path)[0].session
+    assert session.duration_s is not None and session.started_at is not None
+    assert time.monotonic() - clock - session.duration_s >= 1.5
+    assert datetime.fromisoformat(session.started_at) > began
 
 
 def test_a_stale_contract_a_tenant_or_a_lease_stop_it_before_the_start(tmp_path: Path) -> None:
