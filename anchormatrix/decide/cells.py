@@ -18,6 +18,7 @@ Floor = Callable[[Cell, Cell], float]
 """The noise floor of two cells, in percent."""
 
 _AGAIN = "build the cells again"
+_FEWEST, _COARSE = 2, 4  # repeats; decimals of a second that may agree by chance
 _SHORT = re.compile(r"\d+ of \d+ repeats$")
 _UNSETTLED = "the ramp did not settle before the repeats"
 
@@ -25,18 +26,19 @@ _UNSETTLED = "the ramp did not settle before the repeats"
 def build_cells(sessions: Iterable[TimedSession], *, repeats: int, dispersion_pct: float) -> tuple[Cell, ...]:
     """Cells of every window and over all windows; only sessions with status ``measured`` yield any.
 
-    A cell is usable with at least ``repeats`` values, a dispersion within the limit, a ramp that settled, and
-    iterations counted the same way for all forms of its tier.
+    A cell is usable with at least ``repeats`` values, a dispersion within the limit, a ramp that settled, iterations
+    counted the same way for all forms of its tier, and times that are not another window's to the last digit.
     """
     measured = [timed for timed in sessions if timed.session.status is SessionStatus.MEASURED]
     measured.sort(key=lambda timed: (timed.session.form, timed.session.window))
-    mixed = mixed_tiers(measured)
+    mixed, twice = mixed_tiers(measured), _written_twice(measured)
     windows: dict[tuple[str, str, str], list[tuple[Cell, str, str]]] = {}
     for timed in measured:
         session = timed.session
         for tier, values in timed.values_s.items():
             short = f"{len(values)} of {repeats} repeats" if len(values) < repeats else ""
             odd, spread = mixed.get(tier, "") if session.steady else _UNSETTLED, spread_pct(values)
+            odd = twice.get((session.contract, *timed.place), odd)
             reason = short or _too_wide(spread, dispersion_pct) or odd
             rests_on = "; ".join(sorted(f"{basis}, by {witness}" for basis, witness in timed.bases.get(tier, ())))
             place = session.contract, session.form, tier, str(session.window)
@@ -125,6 +127,26 @@ def mixed_tiers(sessions: Sequence[TimedSession]) -> dict[str, str]:
         if len(timed) > 1:
             mixed[tier] = f"not the same is timed: {' and '.join(timed)}"
     return mixed
+
+
+def _written_twice(sessions: Iterable[TimedSession]) -> dict[tuple[str, str, int], str]:
+    """Sessions that are another of their form digit by digit: no clock measures that, a disk or a hand made it.
+
+    Times of few digits may agree by chance; only such as fine as a clock's are held against each other.
+    """
+    seen: dict[tuple[str, str, tuple[tuple[str, float], ...]], int] = {}
+    found: dict[tuple[str, str, int], str] = {}
+    for timed in sessions:
+        session, times = timed.session, timed.clocked_s
+        if len(times) < _FEWEST or any(round(value, _COARSE) == value for _, value in times):
+            continue
+        first = seen.setdefault((session.contract, session.form, times), session.window)
+        if first != session.window:
+            found[session.contract, *timed.place] = (
+                f"every time equals that of window {first} to the last digit: one measurement, written twice; delete"
+                f" {session.form}/w{session.window} and run again"
+            )
+    return found
 
 
 def _rounded(cell: Cell) -> Cell:

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from anchormatrix.errors import HostError, InputError
+from anchormatrix.errors import HostError, InputError, SpaceError, cannot_write
 from anchormatrix.hosts.supervision import AgentClient
 
 _STALL_S = 60.0
@@ -42,7 +42,8 @@ def parse_listing(text: str, where: str) -> Listing:
 def fetch_files(client: AgentClient, path: str, listing: Listing, to: Path, alias: str) -> None:
     """Fetch every file of a listing.
 
-    A file that broke off is continued if it is still the same version there. Raises :class:`HostError`.
+    A file that broke off is continued if it is still the same version there. Raises :class:`HostError`, and
+    :class:`SpaceError` when there is no room here.
     """
     try:
         if not (len(listing) == 1 and not listing[0].name):
@@ -52,6 +53,8 @@ def fetch_files(client: AgentClient, path: str, listing: Listing, to: Path, alia
             origin = f"{path.rstrip('/')}/{file.name}" if file.name else path
             _fetch_file(client, origin, file, target, alias)
     except OSError as error:
+        if isinstance(problem := cannot_write(error, to), SpaceError):
+            raise problem from None
         raise HostError(
             f"cannot be kept at {to} ({error.strerror})", where=f"{alias}:{path}", todo="see the free space here"
         ) from None

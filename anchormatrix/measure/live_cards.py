@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from anchormatrix.devices.base import Device
-from anchormatrix.errors import BusyError, ContractError, HostError, InputError
+from anchormatrix.errors import BusyError, ContractError, InputError
 from anchormatrix.hosts.base import Host
 from anchormatrix.planning.groups import show
 from anchormatrix.records.contract import Contract
@@ -16,7 +16,6 @@ from anchormatrix.records.settings.values import OnBusy
 from anchormatrix.records.settings.whole import Settings
 
 _LOOK_AGAIN_S = 2.0
-_ROOM_KB = 1024
 
 
 def read_fit(
@@ -127,21 +126,3 @@ def load(host: Host, settings: Settings) -> float | None:
         return float(done.stdout.split()[0])
     except (IndexError, ValueError):
         return None
-
-
-def require_room(host: Host, folder: str, settings: Settings) -> None:
-    """Raise :class:`HostError` when the disk below ``folder`` on the host is full.
-
-    A server that cannot write its log looks like one that logs nothing: that says nothing of the form or the model.
-    """
-    done = host.run(("df", "-Pk", folder), timeout_s=settings.host.command_timeout_s, check=False)
-    try:
-        free_kb = int(done.stdout.splitlines()[1].split()[3])
-    except (IndexError, ValueError):
-        return
-    if free_kb < _ROOM_KB:
-        raise HostError(
-            f"the disk is full ({free_kb} kB free): the server's log is not whole",
-            where=f"{host.alias}:{folder}",
-            todo="make room, or correct host.scratch_dir",
-        )

@@ -18,7 +18,7 @@ from anchormatrix.engines.base import ServeCommand
 from anchormatrix.engines.timing import closure_pct
 from anchormatrix.errors import HostError, InputError
 from anchormatrix.hosts.base import Lease
-from anchormatrix.measure import live_cards, suspects
+from anchormatrix.measure import live_cards, room, suspects
 from anchormatrix.measure.capturing import capture_steps, fetch_capture
 from anchormatrix.measure.judgement import Judgement, judge_session, ramp_of, remarks
 from anchormatrix.measure.order import SessionOrder, captured_tier, session_command, why_no_capture
@@ -66,7 +66,7 @@ def run_session(order: SessionOrder, rig: Rig) -> Finished:
     A mishap is a port taken meanwhile, or a server that had worked and died, hung or lost its log: a second try tells
     whether that belongs to the form. A form that does not run through, proves nothing or cannot be timed is a session
     too, with its evidence. Raises :class:`ContractError` (the live host is another, the cards are suspect),
-    :class:`LeaseError` and :class:`HostError` (also for a full disk on the host); no result is written then.
+    :class:`LeaseError`, :class:`HostError` and :class:`SpaceError` (a disk is full); no result is written then.
     """
     tries: list[Try] = []
     while True:
@@ -112,6 +112,7 @@ class _Try:
 
     def _measure(self, lease: Lease, before: HostState) -> tuple[Finished, Judgement]:
         self.scratch = self.host.scratch(f"{self.order.contract.id}-{self.order.form.name}-w{self.order.window}")
+        room.require_room(self.rig, self.scratch, self.order.results, captures=not self.capture.why)
         if not self.capture.why:
             self.capture_dir = f"{self.scratch}/capture"
         served = Served(self.rig, self._command, lease=lease, log_path=f"{self.scratch}/server.log")
@@ -182,6 +183,7 @@ class _Try:
         self, served: Served, failure: DidNotRunError | None, before: HostState, after: HostState
     ) -> tuple[Finished, Judgement]:
         text, log = served.log_text(), served.log()
+        room.require_written(self.rig, self.scratch, (text, self.capture.reason))
         rows = rows_of(served.sent, log.requests)
         proof = prove(log, self.rig.engine.expected_groups(self.order.form), served.peaks_mb)
         judgement = judge_session(
@@ -195,8 +197,6 @@ class _Try:
             own_pids=self.host.own_pids(),
         )
         measured = judgement.status is SessionStatus.MEASURED
-        if not measured:
-            live_cards.require_room(self.host, self.scratch, self.settings)
         if judgement.suspect:
             self._suspect(judgement.suspect)
         kept = served.kept(Role.MEASURED, ANCHOR)

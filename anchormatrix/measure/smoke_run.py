@@ -15,7 +15,7 @@ from anchormatrix.engines.base import ServeCommand
 from anchormatrix.engines.timing import Request
 from anchormatrix.errors import BusyError, ContractError, InputError, LeaseError
 from anchormatrix.hosts.base import Lease, StopRecord
-from anchormatrix.measure import live_cards
+from anchormatrix.measure import live_cards, room
 from anchormatrix.measure.expectation import History, comparable, expected_step
 from anchormatrix.measure.proof import prove
 from anchormatrix.measure.residue import damaged_within
@@ -178,6 +178,7 @@ def smoke_under(contract: Contract, form: Form, rig: Rig, lease: Lease) -> Smoke
     """Serve one form under a lease that is held already, send one request of ``smoke.steps`` steps, stop."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
     scratch = rig.host.scratch(f"{contract.id}-smoke")
+    room.require_room(rig, scratch)
 
     def command(port: int) -> ServeCommand:
         made = rig.engine.serve_command(
@@ -194,6 +195,7 @@ def smoke_under(contract: Contract, form: Form, rig: Rig, lease: Lease) -> Smoke
             request = served.ask(Role.SMOKE, "", rig.settings.smoke.steps)
     except DidNotRunError as error:
         problem, failed = str(error), error
+    room.require_written(rig, scratch, (served.log_text(),))
     if not problem:
         log = served.log()
         proof = prove(log, rig.engine.expected_groups(form))

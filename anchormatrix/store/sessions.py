@@ -39,6 +39,11 @@ class TimedSession:
         return {tier: tuple(row.step_s for row in rows if row.step_s) for tier, rows in self._repeats.items()}
 
     @cached_property
+    def clocked_s(self) -> tuple[tuple[str, float], ...]:
+        """Tier and seconds of every repeat as the clock gave them, before anything was divided."""
+        return tuple((tier, row.diffuse_s or row.step_s or 0.0) for tier, rows in self._repeats.items() for row in rows)
+
+    @cached_property
     def denominators(self) -> Mapping[str, frozenset[tuple[str, int]]]:
         """Where the iterations of the repeats come from, and how many they are, by tier."""
         return {

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +19,7 @@ from PIL import Image
 from serving_world import World, rig_of, small_settings, whole_host
 
 from anchormatrix.decide.cells import build_cells
-from anchormatrix.errors import BusyError, ContractError, HostError, LeaseError
+from anchormatrix.errors import BusyError, ContractError, LeaseError, SpaceError
 from anchormatrix.hosts.base import Completed
 from anchormatrix.measure import live_cards, served
 from anchormatrix.measure.order import SessionOrder, planned_command, planned_requests
@@ -26,7 +27,7 @@ from anchormatrix.measure.session import run_session
 from anchormatrix.measure.smoke_run import run_smoke
 from anchormatrix.records.contract import Contract, ContractList, GroupCondition, ListedContract
 from anchormatrix.records.form import parse_form
-from anchormatrix.records.session import Answer
+from anchormatrix.records.session import Answer, CaptureFile, CaptureStatus
 from anchormatrix.records.settings.whole import Settings
 from anchormatrix.records.smoke import Finding, FindingKind
 from anchormatrix.store.codec import write_record
@@ -236,10 +237,48 @@ def test_stage_times_that_did_not_wait_for_the_device_are_unmeasurable_live_as_o
 
 def test_a_full_disk_on_the_host_is_not_taken_for_a_silent_model(tmp_path: Path, monkeypatch) -> None:
     rig = rig_of(World(tmp_path, stage_lines=False))
-    table = "Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/sda1 100 100 0 100% /\n"
-    monkeypatch.setattr(rig.host, "run", lambda argv, **_: Completed(tuple(argv), 0, table, "", 0.0))
-    with pytest.raises(HostError, match=r"the disk is full \(0 kB free\)"):
+    fill_host(rig, monkeypatch, free_kb=[100_000, 0])
+    with pytest.raises(SpaceError, match=r"the disk is full \(0 kB free\)"):
         run_session(order(tmp_path), rig)
+
+
+def test_a_session_that_was_measured_while_the_disk_ran_full_is_no_result(tmp_path: Path, monkeypatch) -> None:
+    rig = rig_of(World(tmp_path))
+    fill_host(rig, monkeypatch, free_kb=[100_000, 12])
+    with pytest.raises(SpaceError, match=r"\(12 kB free\): log and capture may not be whole.*measures it again"):
+        run_session(order(tmp_path), rig)
+
+
+def test_without_room_nothing_is_started_and_how_much_is_needed_is_said(tmp_path: Path, monkeypatch) -> None:
+    world = World(tmp_path)
+    rig = rig_of(world)
+    fill_host(rig, monkeypatch, free_kb=[1000])
+    with pytest.raises(SpaceError, match="1 MB free, and a session needs 16 MB; make room there and run again"):
+        run_session(order(tmp_path), rig)
+    assert world.finished == 0
+
+
+def test_an_earlier_capture_tells_how_much_room_is_needed(tmp_path: Path, monkeypatch) -> None:
+    rig = rig_of(World(tmp_path), small_settings(capture={"enabled": True}))
+    found = CaptureFile(status=CaptureStatus.CAPTURED, size_mb=300.0, made="20261130T230000")
+    write_record(order(tmp_path).results / "c4-x" / "tp1-usp4" / "capture" / "capture.json", found)
+    fill_host(rig, monkeypatch, free_kb=[500_000])
+    with pytest.raises(SpaceError, match="512 MB free, and a session needs 600 MB"):
+        run_session(order(tmp_path, window=1), rig)
+
+
+def fill_host(rig: Any, monkeypatch: pytest.MonkeyPatch, free_kb: Sequence[int]) -> None:
+    """Let ``df`` on the host tell of this much room, one after the other."""
+    left, run = list(free_kb), rig.host.run
+
+    def df(argv: Sequence[str], **facts: Any) -> Completed:
+        if argv[0] != "df":
+            return run(argv, **facts)
+        free = left.pop(0) if len(left) > 1 else left[0]
+        table = f"Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/sda1 100 100 {free} 100% /\n"
+        return Completed(tuple(argv), 0, table, "", 0.0)
+
+    monkeypatch.setattr(rig.host, "run", df)
 
 
 def test_a_tenant_who_came_makes_the_session_contaminated_and_it_is_measured_again(tmp_path: Path) -> None:

@@ -255,5 +255,9 @@ def _job(stored: dict[str, Any]) -> Job:
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(value), encoding="utf-8")
-    temporary.replace(path)
+    try:
+        temporary.write_text(json.dumps(value), encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise StateError(f"{path}: cannot be written: {error.strerror}") from error

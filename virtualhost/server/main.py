@@ -68,6 +68,8 @@ class Server:
             self._serve()
         except _GoneError:
             pass
+        except StateError as error:  # as when a real host's disk is full: it ends, and says so
+            self._exit_code = self._tell(error)
         except OSError:  # two servers may bind a port before either listens
             self._exit_code = self._cannot_bind()
         finally:
@@ -121,6 +123,10 @@ class Server:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
         self.state.unregister(os.getpid())
+
+    def _tell(self, error: StateError) -> int:
+        self.log(f"ERROR {epoch_stamp(self.scenario.serving.epoch)} [serve.py:233] OSError: {error}\n")
+        return 1
 
     def _cannot_bind(self) -> int:
         self.log(self.session.grammar.bind_failure())
@@ -295,4 +301,8 @@ def main(arguments: Sequence[str]) -> int:
     except LaunchError as error:
         print(f"ERROR {epoch_stamp(scenario.serving.epoch)} [serve.py:233] ValueError: {error}", file=sys.stderr)
         return 1
-    return Server(launch, scenario, state).run()
+    try:
+        return Server(launch, scenario, state).run()
+    except StateError as error:
+        print(f"ERROR {epoch_stamp(scenario.serving.epoch)} [serve.py:233] OSError: {error}", file=sys.stderr)
+        return 1

@@ -50,6 +50,7 @@ class HostSettings(Section, frozen=True):
     lease_dir: Text = "/tmp/anchormatrix-leases"
     command_timeout_s: Seconds = 30
     scratch_dir: Text = "/tmp/anchormatrix-scratch"
+    min_free_mb: Annotated[int, Meta(ge=0, le=MANY, description="MB")] = 16
     ssh: SshSettings | UnsetType = UNSET
 
 
