@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import re
 
 _LINE_LIMIT = 160
+# C0 without tab and line feed, DEL, C1, the marks and overrides of direction, lone surrogates
+_CONTROLS = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -31,7 +34,7 @@ class AnchorMatrixError(Exception):
             line += f"; expected {self.expected}"
         if self.todo:
             line += f"; {self.todo}"
-        return " ".join(line.split())
+        return shown(" ".join(line.split()))
 
 
 class InputError(AnchorMatrixError):
@@ -77,6 +80,14 @@ class NightError(AnchorMatrixError):
 def shown(text: str) -> str:
     """Outside text as it may reach a terminal or a page: what is not printable is escaped (``\\x1b``, ``\\n``)."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+
+
+def shown_lines(text: str) -> str:
+    """Text of many lines as it may reach a terminal: controls and what turns the direction of writing are escaped.
+
+    What is text inside JSON stays valid there: only there unescaped controls beyond ASCII may occur, as ``\\u009b``.
+    """
+    return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}" if found[0] < " " else f"\\u{ord(found[0]):04x}", text)
 
 
 def cannot_write(error: OSError, where: object) -> WriteError:

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import Any, TextIO
 
 from anchormatrix.config.secrets import masked
-from anchormatrix.errors import AnchorMatrixError
+from anchormatrix.errors import AnchorMatrixError, shown_lines
 
 FINDING = 1
 CANNOT = 2
@@ -54,6 +55,20 @@ def run(main: Callable[[], int | None]) -> None:
     raise SystemExit(code or 0)
 
 
+class _Printable:
+    """A stream that shows controls escaped: what commands quote reaches a terminal, also by way of the logs of jobs."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(shown_lines(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 def _make_streams_usable() -> None:
     """Let a closed stream swallow what is printed, and one of few letters escape the others: neither is a failure."""
     for name in ("stdout", "stderr"):
@@ -62,3 +77,4 @@ def _make_streams_usable() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123  open until the end
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+            setattr(sys, name, _Printable(stream))
