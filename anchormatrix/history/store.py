@@ -108,28 +108,14 @@ def why_unreadable(path: Path | str) -> str:
 def connect(path: Path, *, write: bool = True, busy_s: float | None = None) -> sqlite3.Connection:
     """Connect to a file, made if it is missing, or only to read it. Raises :class:`sqlite3.DatabaseError`.
 
-    A file that lies where nothing can be written is read as it is when nothing waits in its write-ahead log.
+    Where nothing waits in its write-ahead log a file is read as it is: SQLite leaves no file of its own beside it then,
+    and needs none where nothing can be written.
     """
     if write:
         return sqlite3.connect(path, timeout=BUSY_S if busy_s is None else busy_s, isolation_level=None)
-    found = sqlite3.DatabaseError("cannot be opened")
     waiting = Path(f"{path}-wal")
-    ways = ("mode=ro",) if waiting.exists() and waiting.stat().st_size else ("mode=ro", "mode=ro&immutable=1")
-    for way in ways:
-        connection = sqlite3.connect(f"file:{quote(str(path.resolve()))}?{way}", uri=True, timeout=READ_S)
-        try:
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        except sqlite3.OperationalError as error:
-            connection.close()
-            if _code(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
-                raise
-            found = error
-        except BaseException:
-            connection.close()
-            raise
-        else:
-            return connection
-    raise found
+    way = "mode=ro" if waiting.exists() and waiting.stat().st_size else "mode=ro&immutable=1"
+    return sqlite3.connect(f"file:{quote(str(path.resolve()))}?{way}", uri=True, timeout=READ_S)
 
 
 def check(path: Path | str, *, thorough: bool = False) -> str:
