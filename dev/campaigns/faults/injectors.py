@@ -20,7 +20,7 @@ from campaigns.faults.project import ROOT, make_project
 from campaigns.faults.stage import Deed, Stage
 from campaigns.openssh import MISSING, running_sshd
 
-_MOUNT_MB = 24
+_MOUNT_MB = 128  # room for sessions and captures, as a run asks for before it measures
 
 
 # -- processes --------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from campaigns.faults import injectors
 from campaigns.faults.draws.judges import judge_same_tree, tree
 from campaigns.faults.stage import Deed, Stage
 
-_DISK_MB = 48
+_DISK_MB = 128
 _REFUSED_S, _REFUSED_LINES = 60.0, 12
 _NO_RESULTS = ("logs", "benchmarks", "history.sqlite")  # what jobs print, and what is broken in ways of its own
 _CONTROL = b"\n\x1b]0;owned\x07\x1b[2J\x1b[1;1H\x9b31m\x08\x7fTraceback of a terminal\n"
