@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import argparse
 import glob
-from collections.abc import Iterator
 from pathlib import Path
 
 from anchormatrix.attribution.transport import reconcile_transport, selftest
 from anchormatrix.cli.analysis import add_json, show
 from anchormatrix.cli.command import FINDING, run
 from anchormatrix.errors import InputError
+from anchormatrix.offline.logfile import log_text
 from anchormatrix.store.files import write_json
 
 
@@ -36,7 +36,12 @@ def main() -> int:
     logs = args.log + [Path(name) for name in sorted(glob.glob(args.glob))] if args.glob else args.log  # noqa: PTH207
     if not logs:
         raise InputError("no log to read", where="arguments", expected="--log, --glob or --selftest")
-    audit = reconcile_transport(line for log in dict.fromkeys(logs) for line in _lines(log))
+    try:
+        audit = reconcile_transport(line for log in dict.fromkeys(logs) for line in log_text(log)[0].split("\n"))
+    except InputError as error:
+        if error.where not in map(str, logs):
+            error.where = ", ".join(map(str, logs))
+        raise
     values = audit.as_dict()
     legs = values["legs"] | {"self_legs_wrong": audit.self_wrong, "rewritten_blocks": audit.rewritten_blocks}
     print(f"{audit.lines} A2AUD lines of {len(logs)} logs, {audit.unusable_lines} unusable; {len(audit.ranks)} ranks")
@@ -52,14 +57,6 @@ def main() -> int:
     if args.json:
         write_json(args.json, values)
     return 0 if audit.ok else FINDING
-
-
-def _lines(log: Path) -> Iterator[str]:
-    try:
-        with log.open(encoding="utf-8", errors="replace") as stream:
-            yield from stream
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror})", where=str(log)) from None
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ def main() -> int:
 
 def _check(file: Path, args: argparse.Namespace) -> int:
     try:
-        fault = check(file, thorough=True)
+        fault = check(file)
     except InputError as error:
         print(error)
         return FINDING

@@ -111,20 +111,23 @@ def _insert(connection: sqlite3.Connection, table: str, row: Mapping[str, Any], 
 def _believable(table: str, row: _Row) -> bool:
     """Whether a row is what the software writes."""
     try:
-        kinds = all(isinstance(value, _kinds(name)) for name, value in row.items())
+        kinds = all(isinstance(value, _kinds(f"{table}.{name}")) for name, value in row.items())
         return kinds and bool(_READABLE[table](row))
     except (ValueError, InputError, KeyError, TypeError):
         return False
 
 
 def _kinds(name: str) -> tuple[type, ...]:
-    if name in ("window", "generation", "tenants", "size", "version", "id", "series", "session", "starts"):
+    column = name.partition(".")[2]
+    if column in ("window", "generation", "tenants", "size", "version", "series", "session", "starts"):
         return (int,)
-    if name in ("duration_s", "temperature_c", "load"):
+    if name in ("sessions.id", "series.id"):
+        return (int,)
+    if column in ("duration_s", "temperature_c", "load"):
         return (float, int, type(None))
-    if name in ("step_s", "dispersion_pct"):
+    if column in ("step_s", "dispersion_pct"):
         return (float, int)
-    return (str, type(None)) if name == "finished_at" else (str,)
+    return (str, type(None)) if name == "nights.finished_at" else (str,)
 
 
 def _is_contract(row: _Row) -> bool:

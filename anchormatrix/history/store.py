@@ -118,11 +118,11 @@ def connect(path: Path, *, write: bool = True, busy_s: float | None = None) -> s
     return sqlite3.connect(f"file:{quote(str(path.resolve()))}?{way}", uri=True, timeout=READ_S)
 
 
-def check(path: Path | str, *, thorough: bool = False) -> str:
+def check(path: Path | str) -> str:
     """What is wrong with a history file, in one line; empty when it is sound, empty or not there.
 
-    Tables are compared with their version's, every page is read, and every row; ``thorough`` also compares indexes
-    with their tables. Raises :class:`InputError` for a file that cannot be used, or is not ours to touch.
+    Tables are compared with their version's and with their indexes, and every row is read. Raises
+    :class:`InputError` for a file that cannot be used, or is not ours to touch.
     """
     path = Path(path)
     if not path.exists():
@@ -134,8 +134,7 @@ def check(path: Path | str, *, thorough: bool = False) -> str:
                 connection.execute("ROLLBACK")
                 if fault := schema_fault(connection, str(path)):
                     return fault
-                pragma = "integrity_check" if thorough else "quick_check"
-                found = [str(row[0]) for row in connection.execute(f"PRAGMA {pragma}(3)")]
+                found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(3)")]
                 orphans = connection.execute("PRAGMA foreign_key_check").fetchmany(3)
                 found += [f"a cell without its session: {row}" for row in orphans]
                 if found == ["ok"]:
@@ -156,7 +155,7 @@ def move_aside(path: Path | str) -> str:
     try:
         with Path(f"{path}.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            fault = check(path, thorough=True)
+            fault = check(path)
             if not fault:
                 return f"{path} was damaged; another process has moved it aside and begun a new history"
             aside = path.with_name(f"{path.name}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S}")

@@ -16,7 +16,7 @@ from night_world import NIGHT, World
 from anchormatrix.history import store
 from anchormatrix.history.query import nights_before
 from anchormatrix.history.record import record_results
-from anchormatrix.history.store import open_history
+from anchormatrix.history.store import check, open_history
 from anchormatrix.records.night import NightOutcome
 
 HOOK = "import pathlib, sys\npathlib.Path(sys.argv[1]).write_text(sys.stdin.read())\n"
@@ -44,6 +44,15 @@ def _nights(world: World) -> list[str]:
         return nights_before(history, "9999", 99)
 
 
+def test_a_sound_history_is_left_as_it_is_and_nothing_is_said(tmp_path: Path) -> None:
+    world = _world(tmp_path)
+    assert check(world.history) == ""
+    assert world.run()[0] is NightOutcome.FINE
+    assert _told(tmp_path) == ("fine", [])
+    assert not list(world.results.glob("history.sqlite.damaged-*"))
+    assert check(world.history) == ""
+
+
 @pytest.mark.parametrize("fault", MENDED.values(), ids=MENDED.keys())
 def test_a_history_of_another_shape_is_made_anew_with_the_rows_it_has(tmp_path: Path, fault: Fault) -> None:
     world = _world(tmp_path)
@@ -53,6 +62,8 @@ def test_a_history_of_another_shape_is_made_anew_with_the_rows_it_has(tmp_path: 
     assert outcome == "fine"
     assert "8 sessions of 4 nights are taken over" in " ".join(notes)
     assert _nights(world) == ["2026-11-26", "2026-11-27", "2026-11-28", "2026-11-29", NIGHT]
+    with open_history(world.history) as history:
+        assert history.connection.execute("SELECT count(*) FROM contracts").fetchone() == (1,)
     aside = [path for path in world.results.glob("history.sqlite.damaged-*") if "-wal" not in path.name]
     assert len([path for path in aside if "-shm" not in path.name]) == 1
 
