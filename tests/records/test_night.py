@@ -99,9 +99,9 @@ def test_what_cannot_finish_is_not_started_and_recorded_so(tmp_path: Path) -> No
     file, deadline = tmp_path / "h.sqlite", datetime(2026, 12, 1, 6)
     with open_history(file) as history:
         record_session(history, write_session(tmp_path / "results", "2026-11-29", duration_s=1200.0))
-    check_deadline(file, place(), "2026-11-30", deadline, datetime(2026, 12, 1, 5, 39))
+    check_deadline(file, tmp_path / "results", place(), "2026-11-30", deadline, datetime(2026, 12, 1, 5, 39))
     with pytest.raises(NightError, match=r"deadline 06:00: needs about 0:20 h, 0:19 h left"):
-        check_deadline(file, place(), "2026-11-30", deadline, datetime(2026, 12, 1, 5, 41))
+        check_deadline(file, tmp_path / "results", place(), "2026-11-30", deadline, datetime(2026, 12, 1, 5, 41))
     with open_history(file) as history:
         found = sessions_of_night(history, "2026-11-30")[place()]
     assert (found.status, found.reason) == ("not_started", "deadline 06:00: needs about 0:20 h, 0:19 h left")
@@ -109,9 +109,9 @@ def test_what_cannot_finish_is_not_started_and_recorded_so(tmp_path: Path) -> No
 
 def test_without_history_only_the_deadline_itself_counts(tmp_path: Path) -> None:
     file, deadline = tmp_path / "h.sqlite", datetime(2026, 12, 1, 6)
-    check_deadline(file, place(), "2026-11-30", deadline, datetime(2026, 12, 1, 5, 59))
+    check_deadline(file, tmp_path / "results", place(), "2026-11-30", deadline, datetime(2026, 12, 1, 5, 59))
     with pytest.raises(NightError, match="deadline 06:00: 2026-12-01 06:00 has passed"):
-        check_deadline(file, place(), "2026-11-30", deadline, datetime(2026, 12, 1, 6))
+        check_deadline(file, tmp_path / "results", place(), "2026-11-30", deadline, datetime(2026, 12, 1, 6))
 
 
 def test_durations_are_the_median_of_the_last_five_and_fall_back_to_the_form(tmp_path: Path) -> None:
