@@ -8,7 +8,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
-from anchormatrix.errors import AnchorMatrixError
+from anchormatrix.errors import AnchorMatrixError, shown
 from anchormatrix.hosts.owner import (
     answer_sigterm_aside,
     follow_owner,
@@ -59,7 +59,7 @@ except AnchorMatrixError as error:
     refuse(error)
 
 for notice in RUN.notices:
-    logger.warning(notice)
+    logger.warning(shown(notice))
 
 SETTINGS = RUN.settings
 CONFIG = ancient(RUN.config_file)

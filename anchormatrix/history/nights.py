@@ -40,8 +40,9 @@ def begin(history: History, night: str, now: datetime, deadline: datetime) -> No
 
 
 def end(history: History, night: str, now: datetime, outcome: NightOutcome, notes: Sequence[str] = ()) -> None:
-    """Record how a night's sweep ended."""
+    """Record how a night's sweep ended; also where its beginning could not be recorded."""
     with history.transaction() as connection:
+        _ensure(history, night, now, now)
         connection.execute(
             "UPDATE nights SET finished_at = ?, outcome = ? WHERE night = ?", (_iso(now), outcome.value, night)
         )

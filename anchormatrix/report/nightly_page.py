@@ -57,6 +57,8 @@ def opening(review: Review) -> str:
         return f"Regression: {slower} {'finding' if slower == 1 else 'findings'} beyond noise, {count}."
     if review.outcome is NightOutcome.COULD_NOT_MEASURE:
         return f"Could not measure everything: {review.problem or count}."
+    if not any(item.last for item in review.series):
+        return f"Fine: {count}; there is no earlier night to compare with."
     return f"Fine: {count}, nothing became slower beyond noise."
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -122,3 +123,28 @@ def test_a_history_that_another_process_holds_for_the_whole_night(
     assert outcome == "fine"
     assert "is held by another process" in " ".join(notes)
     assert _nights(world)[-1] == "2026-11-29"
+
+
+def test_without_room_for_a_stand_in_the_night_is_judged_by_what_results_hold(tmp_path: Path) -> None:
+    world = _world(tmp_path)
+    LEFT_ALONE["a folder"](world.history)
+    (world.results / ".run" / "history-waiting.sqlite").mkdir(parents=True)
+    assert world.run()[0] is NightOutcome.FINE
+    outcome, notes = _told(tmp_path)
+    assert outcome == "fine"
+    assert any(text.startswith("history: nothing is kept of it now") for text in notes)
+
+
+def test_a_history_that_lost_nights_says_how_many(tmp_path: Path) -> None:
+    world = _world(tmp_path)
+    assert world.run()[0] is NightOutcome.FINE
+    with sqlite3.connect(world.history) as connection:
+        connection.execute("DELETE FROM sessions WHERE night < '2026-11-29'")
+        connection.execute("DELETE FROM cells WHERE night < '2026-11-29'")
+    connection.close()
+    world.night, world.now = "2026-12-01", world.now.replace(month=12, day=1)
+    world.steps, world.calls = [world.measure("tp1-usp2", "tp2-usp1")], []
+    assert world.run()[0] is NightOutcome.FINE
+    assert _told(tmp_path)[1] == [
+        f"the history has lost nights: it holds 2 of the 5 nights known after {NIGHT}, tonight is compared with those"
+    ]
