@@ -270,16 +270,19 @@ def run_workflow(argv: Sequence[str], folder: Path) -> int:
     """
     name_owner()
     child = subprocess.Popen(list(argv), cwd=folder, start_new_session=True)
+    asked: list[int] = []
 
     def forward(number: int, _: object) -> None:
+        asked.append(number)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGTERM)
-        child.wait()
-        raise SystemExit(128 + number)
 
     before = {number: signal.signal(number, forward) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        return child.wait()
+        code = child.wait()  # goes on after the handler, which must not wait itself: this call holds the child's lock
+        if asked:
+            raise SystemExit(128 + asked[0])
+        return code
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

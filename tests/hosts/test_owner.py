@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = """
 import signal, sys, time
@@ -52,6 +54,31 @@ run_workflow([sys.executable, "-c", {COMMAND!r}], pathlib.Path())
     assert process.stderr.read() == b"ended in order\n"
     process.stdout.close()
     process.stderr.close()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_sweep_that_is_asked_to_end_waits_for_its_workflow_and_ends(number, code):
+    workflow = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.3), print("ended", flush=True), sys.exit(7)))
+print("runs", flush=True)
+time.sleep(60)
+"""
+    sweep = f"""
+import pathlib, sys
+from anchormatrix.nightly.sweep import run_workflow
+run_workflow([sys.executable, "-c", {workflow!r}], pathlib.Path())
+"""
+    process = subprocess.Popen([sys.executable, "-c", sweep], cwd=ROOT, stdout=subprocess.PIPE)
+    assert process.stdout
+    assert process.stdout.readline() == b"runs\n"
+    process.send_signal(number)
+    try:
+        assert process.wait(20) == code
+    finally:
+        process.kill()
+    assert process.stdout.read() == b"ended\n"
+    process.stdout.close()
 
 
 def test_a_handler_may_take_a_lock_that_the_main_thread_holds():
