@@ -141,6 +141,17 @@ def test_what_two_undisturbed_runs_differ_in_is_no_figure(project: Project, file
     assert judges.judge_figures(project, wanted).right
 
 
+def test_a_second_decision_is_held_against_the_first_and_no_trigger_may_hold(project: Project):
+    decision = project.results / "matrix_report" / "decision.json"
+    trigger = {"name": "new fixed cost", "holds": False, "evaluated": False, "text": "nothing to compare with yet"}
+    decision.write_text(json.dumps({"reverify_triggers": [trigger]}))
+    wanted = figures_of(project.results)
+    decision.write_text(json.dumps({"reverify_triggers": [{**trigger, "evaluated": True, "text": "no new cost"}]}))
+    assert judges.judge_figures(project, wanted).right
+    decision.write_text(json.dumps({"reverify_triggers": [{**trigger, "holds": True}]}))
+    assert not judges.judge_figures(project, wanted).right
+
+
 def test_a_missing_a_new_and_an_unreadable_output_are_caught(project: Project):
     wanted = figures_of(project.results)
     (project.results / CONTRACT / "verdict.json").write_bytes(b"\x00\xff{]")
@@ -178,6 +189,7 @@ def test_an_end_without_a_word_and_one_that_never_came_are_caught():
     assert judges.judge_ended(0, "", killed=False).right
     assert judges.judge_ended(-9, "", killed=True).right
     assert judges.judge_ended(1, "measure_window.py: card 1 says Alarm", killed=False).right
+    assert judges.judge_ended(1, "snakemake: results: cannot be written", killed=False).right
     assert not judges.judge_ended(1, "hm", killed=False).right
     assert not judges.judge_ended(None, "", killed=False).right
 

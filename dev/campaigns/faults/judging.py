@@ -14,7 +14,7 @@ from campaigns.faults.project import Project
 SAME_WITHIN = 0.01  # the noise floor of a pair
 _TRACE = "Traceback (most recent call last)"
 _ERROR = re.compile(
-    r"^\s*(?:[\w.-]+\.py: .+|(?:WorkflowError|OSError|ConfigError)\b.*|.*Error in file .+)$", re.MULTILINE
+    r"^\s*(?:(?:[\w.-]+\.py|snakemake): .+|(?:WorkflowError|OSError|ConfigError)\b.*|.*Error in file .+)$", re.MULTILINE
 )
 _EXPLAINED = ("did_not_run", "void", "contaminated", "unmeasurable")
 Number = tuple[str, str, str, str]  # contract, form, tier, window

@@ -27,7 +27,8 @@ _PASSING = {  # keys of JSON: when, how long on this machine's clock, where, and
 }
 _EXPECTED = {"expected_s", "expected_source", "reference", "findings"}  # of a smoke: from what was known before it
 _PASSING_COLUMNS = {"latency_s", "sent_s"}
-_PASSING_HEADINGS = {"started", "s", "stopped", "host load", "tries", "when", "why", "version", "expected s/step"}
+_PASSING_HEADINGS = {"started", "s", "stopped", "host load", "tries", "when", "why", "version", "expected s/step",
+                     "what was compared"}  # fmt: skip
 _MOMENT = re.compile(rb"\d{13,}(\.\d+)?")
 _MASKS: Sequence[tuple[re.Pattern[str], str]] = (
     (re.compile(r"\x1b\[[0-9;]*m"), ""),
@@ -37,6 +38,7 @@ _MASKS: Sequence[tuple[re.Pattern[str], str]] = (
     (re.compile(r"(--port |127\.0\.0\.1:|localhost:)\d+"), r"\1<port>"),
     (re.compile(r'/[^\s"\'<>]*/host/scratch/([^\s"\'<>/]*)-\w{6,8}(?=[/\s"\'<])'), r"<scratch>/\1"),
     (re.compile(r"_\d+_\d{17}_ascend"), "_<pid>_<time>_ascend"),
+    (re.compile(r"(?<=>)not tested(?=<)|(?<=\| )not tested(?= \|)"), "no"),  # of a trigger, as a second decision says
     (re.compile(r"(?<=_diffusion_)\d{10}\b"), "<time>"),
 )
 
@@ -93,6 +95,9 @@ def _leaves(value: Any, place: str) -> Iterator[tuple[str, Any]]:
         for key, below in value.items():
             if key == "command" and isinstance(below, list):
                 yield f"{place}.{key}", masked(" ".join(map(str, below)))
+            elif key == "reverify_triggers":
+                # what holds against the decision before; a first one has none to be compared with
+                yield from _leaves([{**one, "text": "", "evaluated": True} for one in below], f"{place}.{key}")
             elif key not in _PASSING:
                 yield from _leaves(below, f"{place}.{key}")
     elif isinstance(value, list):

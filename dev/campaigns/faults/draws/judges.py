@@ -17,7 +17,9 @@ _TRACE = b"Traceback (most recent call last)"
 _TERMINAL = re.compile(rb"\x1b(?!\[[0-9;]*m)|[\x00-\x06\x07\x08\x0b\x0c\x0e-\x1a\x7f]")
 _OF_THE_SERVER = ("server.log", "session.json", "smoke.json")  # hold what the server itself printed
 _TOLD = ("run-*.txt", "results/logs/**/*", "results/matrix_report/*.*", "results/nightly/*.*", ".snakemake/log/*")
-_ERROR = re.compile(r"^\s*(?:[\w.-]+\.py: .+|(?:WorkflowError|OSError|\w*Error)\b.*|.*Error in file .+)$", re.MULTILINE)
+_ERROR = re.compile(
+    r"^\s*(?:(?:[\w.-]+\.py|snakemake): .+|(?:WorkflowError|OSError|\w*Error)\b.*|.*Error in file .+)$", re.MULTILINE
+)
 _SHOWN = 3
 
 
