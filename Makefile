@@ -4,7 +4,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 
-.PHONY: matrix_report test lint pytest schema dummy-run-env sglang-env test-real lock
+.PHONY: matrix_report test lint pytest schema dummy-run-env sglang-env vllm-omni-env test-real lock
 
 matrix_report: $(READY)
 	$(BIN)/snakemake --cores 1 matrix_report
@@ -39,7 +39,14 @@ sglang-env: .venv-sglang/.ready
 	$(BIN)/python scripts/make_sglang_env.py
 	touch $@
 
-test-real: $(READY) dummy-run-env sglang-env
+# vLLM-Omni without its kernels, to test its arguments, requests and log lines: 4 GB, never in .venv; serves nothing.
+vllm-omni-env: .venv-vllm-omni/.ready
+
+.venv-vllm-omni/.ready: envs/vllm-omni.txt $(wildcard dev/vllm_omni_bare/*.*) $(READY)
+	$(BIN)/python scripts/make_vllm_omni_env.py
+	touch $@
+
+test-real: $(READY) dummy-run-env sglang-env vllm-omni-env
 	$(BIN)/python -m pytest -q -m real_engine
 
 $(READY): envs/requirements.lock pyproject.toml
