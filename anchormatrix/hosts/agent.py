@@ -287,6 +287,11 @@ def _expanded(path: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run as a program; the only argument is the number of seconds without a word after which all is stopped."""
+    """Run as a program: the number of seconds without a word after which all is stopped, and a word to greet with.
+
+    The greeting is the word reversed, so that a login which prints the command it was given does not greet for us.
+    """
+    for word in arguments[1:]:
+        _write_all(f"{word[::-1]}\n".encode())
     Agent(float(arguments[0])).serve()
     return 0

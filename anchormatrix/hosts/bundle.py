@@ -36,10 +36,10 @@ def _sources() -> bytes:
     return json.dumps(packages + modules).encode()
 
 
-def agent_command(python: str, silence_s: float = 0) -> tuple[Sequence[str], bytes]:
+def agent_command(python: str, silence_s: float = 0, *words: str) -> tuple[Sequence[str], bytes]:
     """The words that start an agent under a Python of a host, and what must come first on its stdin.
 
     ``silence_s`` is how long the agent goes on without a word from here; 0 is for ever, where the end of its stdin is
-    sure to be seen.
+    sure to be seen. The agent greets with each of ``words`` reversed, a line each, before it answers anything.
     """
-    return (python, "-E", "-S", "-c", _LOADER % len(_sources()), str(silence_s)), _sources()
+    return (python, "-E", "-S", "-c", _LOADER % len(_sources()), str(silence_s), *words), _sources()

@@ -72,7 +72,12 @@ def _fetch_file(client: AgentClient, origin: str, file: RemoteFile, to: Path, al
             stream.truncate(0)
             have = 0
         if have < file.size:
-            answer = client.stream(file.size - have, _STALL_S, stream.write, file=origin, offset=have)
+            try:
+                answer = client.stream(file.size - have, _STALL_S, stream.write, file=origin, offset=have)
+            except HostError:
+                if stream.tell() >= file.size:  # whole, and no answer after it: something else was printed among it
+                    stream.truncate(0)
+                raise
             if "error" in answer:
                 raise HostError(f"cannot be read ({answer['text']})", where=f"{alias}:{origin}")
     os.utime(part, (file.modified, file.modified))

@@ -43,6 +43,19 @@ def talks_too_much(argv: Sequence[str], where: str) -> HostError:
     )
 
 
+def login_prints(printed: bytes, where: str) -> HostError:
+    """The error for a login that printed something, and under which no agent answered."""
+    lines = [line.strip() for line in printed[:4096].decode("utf-8", "replace").splitlines() if line.strip()]
+    said = " / ".join(shown(line)[:120] for line in lines[:3]) or "nothing but empty lines"
+    size = f", {len(printed) >> 20} MiB of it" if len(printed) >> 20 else ""
+    return HostError(
+        f"the login there prints «{said}»{size}, and no agent answers after it",
+        where=where,
+        todo="try `ssh HOST true`, which must print nothing: put `case $- in *i*) ;; *) return;; esac` first in the "
+        'start-up file that prints; a forced command must end in `exec sh -c "$SSH_ORIGINAL_COMMAND"`',
+    )
+
+
 def failed(done: Completed, where: str) -> HostError:
     """The error for a command that failed, with the last line it said."""
     said = [line for line in (done.stderr + "\n" + done.stdout).splitlines() if line.strip()]

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from anchormatrix.config.secrets import revealed_all, revealed_env
-from anchormatrix.errors import HostError
+from anchormatrix.errors import HostError, shown
 from anchormatrix.hosts.base import StopRecord, SupervisedCommand
 from anchormatrix.hosts.failures import missing_program
 
@@ -119,6 +119,9 @@ class AgentClient:
         except TimeoutError:
             self.lost = True
             raise self._gone(f"did not answer within {timeout_s:.0f} s") from None
+        except HostError:
+            self.lost = True
+            raise
         except OSError:
             data = b""
         if not data:
@@ -146,7 +149,8 @@ class AgentClient:
     def _gone(self, how: str) -> HostError:
         said = self._wire.end(0.5) if self.lost and not self.ended else ""
         return HostError(
-            f"the supervision agent {how}" + (f" ({said.strip().splitlines()[-1]})" if said.strip() else ""),
+            f"the supervision agent {how}"
+            + (f" ({shown(said.strip().splitlines()[-1])[:300]})" if said.strip() else ""),
             where=self._where,
             todo="what it supervised is stopped gently by itself; see that the host is reachable, then run again",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import shlex
 import threading
 
@@ -42,7 +43,8 @@ class SshAgents(Agents):
         return self._connection is not None and self._connection.alive
 
     def wire(self) -> AgentChannel:
-        words, sources = agent_command(self._ssh.python, SILENCE_S)
+        greeting = secrets.token_hex(16)
+        words, sources = agent_command(self._ssh.python, SILENCE_S, greeting[::-1])
         try:
             channel = self._transport().open_session(timeout=self._ssh.connect_timeout_s)
             channel.exec_command(f"exec {shlex.join(words)}")
@@ -53,7 +55,7 @@ class SshAgents(Agents):
                 where=self._alias,
                 todo="see that the host is reachable, then run again; what ran there is stopped gently by itself",
             ) from None
-        return AgentChannel(channel)
+        return AgentChannel(channel, f"{greeting}\n".encode(), self._alias)
 
     def serving_transport(self) -> paramiko.Transport:
         """A second connection for the forwarded ports, so that no mishap on them can touch the agents."""
