@@ -18,8 +18,12 @@ rule matrix_report:
     input:
         f"{RESULTS}/topology.json",
         f"{RESULTS}/health.json",
+        f"{RESULTS}/contracts.json",
+        needs(FILES.smokes),
         needs(FILES.sessions),
+        needs(FILES.requests),
         needs(FILES.attributions),
+        of_contracts("outputs.json"),
         of_contracts("cells.csv"),
         of_contracts("verdict.json"),
         of_contracts("gates.json"),
@@ -72,4 +76,5 @@ share_host()
 
 
 onstart:
+    keep_promise()
     answer_sigterm_aside()

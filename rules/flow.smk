@@ -6,9 +6,10 @@ as if damaged results were set aside and its own files written.
 
 import time
 
-from snakemake.io import Mtime
+from snakemake.io import ExistsDict, Mtime
 from snakemake.settings.enums import RerunTrigger
 
+from anchormatrix.store.codec import write_record
 from anchormatrix.store.quarantine import find_damaged, set_aside
 
 # A job that measures takes the whole host, any other a small part of it: so nothing of the run works beside a session,
@@ -56,8 +57,24 @@ def begin():
         for said in set_aside(Path(RESULTS), find_damaged(Path(RESULTS))):
             logger.warning(said)
         RUN.write_files()
+        for path, contract in FILES.lost_contracts.items():
+            write_record(path, contract)
     except AnchorMatrixError as error:
         refuse(error)
+
+
+class WithoutDamaged(ExistsDict):
+    """What Snakemake knows of files, without those that a run would set aside: it lists whole folders as it goes."""
+
+    def __init__(self, known, gone):
+        super().__init__(known.cache)
+        self.gone = frozenset(map(str, gone))
+        self.has_inventory |= known.has_inventory
+        for path, there in [*known.items(), *((path, False) for path in self.gone)]:
+            self[path] = there
+
+    def __setitem__(self, path, there):
+        super().__setitem__(path, there and str(path) not in self.gone)
 
 
 def look():
@@ -67,10 +84,20 @@ def look():
         logger.warning(one.words("a run sets it aside, and makes it again"))
     gone = [path for one in damaged for path in one.gone]
     RUN.stored.leave_out(gone)
-    workflow.iocache.exists_local.update({str(path): False for path in gone})
-    for path in (RUN.config_file, RUN.plan_file, RUN.asked):
+    workflow.iocache._exists_local = WithoutDamaged(workflow.iocache.exists_local, gone)
+    written = map(str, FILES.lost_contracts)
+    for path in (RUN.config_file, RUN.plan_file, RUN.asked, *written):
         workflow.iocache.exists_local[path] = True
         workflow.iocache.mtime[path] = Mtime(local=time.time())
+        workflow.iocache.size[path] = sys.maxsize  # too large to be read for a checksum
+
+
+def keep_promise():
+    """Let every job run that was announced: after a checkpoint Snakemake looks again, and would drop what depends on a
+    file that was made again with the content it had."""
+    workflow.dag.forcefiles.update(
+        name for job in workflow.dag.needrun_jobs() for name in job.output
+    )
 
 
 def before_planning(prepare):

@@ -8,7 +8,7 @@ for size in SIZES:
             f"window_{size}"
         input:
             needs(FILES.before_session, "contract", "form", "window"),
-            contract=f"{RESULTS}/{{contract}}/contract.json",
+            contract=ancient(f"{RESULTS}/{{contract}}/contract.json"),
             config=CONFIG,
             plan=PLAN,
         output:
@@ -49,7 +49,7 @@ rule outputs:
         needs(FILES.outputs, "contract"),
         sessions=needs(FILES.sessions, "contract"),
         requests=needs(FILES.requests, "contract"),
-        contract=f"{RESULTS}/{{contract}}/contract.json",
+        contract=ancient(f"{RESULTS}/{{contract}}/contract.json"),
         config=CONFIG,
         plan=PLAN,
     output:
@@ -73,7 +73,7 @@ rule cells:
         sessions=needs(FILES.sessions, "contract"),
         requests=needs(FILES.requests, "contract"),
         attributions=needs(FILES.attributions, "contract"),
-        contract=f"{RESULTS}/{{contract}}/contract.json",
+        contract=ancient(f"{RESULTS}/{{contract}}/contract.json"),
         config=CONFIG,
         plan=PLAN,
     output:
@@ -100,7 +100,7 @@ rule contract_verdict:
         sessions=needs(FILES.sessions, "contract"),
         requests=needs(FILES.requests, "contract"),
         attributions=needs(FILES.attributions, "contract"),
-        contract=f"{RESULTS}/{{contract}}/contract.json",
+        contract=ancient(f"{RESULTS}/{{contract}}/contract.json"),
         config=CONFIG,
         plan=PLAN,
     output:

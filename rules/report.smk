@@ -8,7 +8,7 @@ rule build_report:
         needs(FILES.requests),
         needs(FILES.attributions),
         needs(FILES.bandwidths),
-        of_contracts("contract.json"),
+        ancient(of_contracts("contract.json")),
         of_contracts("cells.csv"),
         of_contracts("verdict.json"),
         of_contracts("outputs.json"),

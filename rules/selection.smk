@@ -4,7 +4,7 @@
 rule bandwidth:
     input:
         ancient(needs(FILES.before_bandwidth, "contract")),
-        contract=f"{RESULTS}/{{contract}}/contract.json",
+        contract=ancient(f"{RESULTS}/{{contract}}/contract.json"),
         config=CONFIG,
         plan=PLAN,
     output:
@@ -32,8 +32,9 @@ rule gates:
         f"{RESULTS}/{{contract}}/verdict.json",
         f"{RESULTS}/{{contract}}/outputs.json",
         f"{RESULTS}/{{contract}}/smoke.json",
-        smaller=needs(FILES.of_smaller, "contract"),
-        contract=f"{RESULTS}/{{contract}}/contract.json",
+        needs(FILES.of_smaller, "contract"),
+        smaller=ancient(needs(FILES.smaller_contracts, "contract")),
+        contract=ancient(f"{RESULTS}/{{contract}}/contract.json"),
         config=CONFIG,
         plan=PLAN,
     output:
@@ -44,14 +45,11 @@ rule gates:
         "../envs/anchormatrix.yaml"
     params:
         figures=parameters.model_figures(SETTINGS),
-        smaller=lambda wildcards, input: [
-            name for name in input.smaller if name.endswith("contract.json")
-        ],
     message:
         "Evaluating the seven gates of {wildcards.contract}"
     shell:
         "python scripts/rules/evaluate_gates.py --config {input.config:q} --plan {input.plan:q} --contract {input.contract:q}"
-        " --smaller {params.smaller:q} --out {output:q} > {log:q} 2>&1"
+        " --smaller {input.smaller:q} --out {output:q} > {log:q} 2>&1"
 
 
 rule decision:
@@ -65,7 +63,7 @@ rule decision:
         of_contracts("verdict.json"),
         of_contracts("outputs.json"),
         of_contracts("gates.json"),
-        contracts=of_contracts("contract.json"),
+        contracts=ancient(of_contracts("contract.json")),
         config=CONFIG,
         plan=PLAN,
     output:

@@ -4,7 +4,7 @@
 checkpoint group_smoke:
     input:
         needs(FILES.before_smoke, "contract"),
-        contract=f"{RESULTS}/{{contract}}/contract.json",
+        contract=ancient(f"{RESULTS}/{{contract}}/contract.json"),
         config=CONFIG,
         plan=PLAN,
     output:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
 from anchormatrix.errors import ConfigError
+from anchormatrix.planning.contracts import stored_contract
 from anchormatrix.planning.run import Run, Smoked
+from anchormatrix.records.contract import StoredContract
 from anchormatrix.records.night import Place
 from anchormatrix.records.settings.values import ANCHOR
 
-_OF_SCALING = ("contract.json", "cells.csv", "verdict.json")
+_OF_SCALING = ("cells.csv", "verdict.json")
 
 
 @dataclass(frozen=True)
@@ -25,11 +29,14 @@ class RunFiles:
         return [pattern.format(contract=contract) for contract in self._contracts()]
 
     def of_smaller(self, contract: str) -> list[str]:
-        """The contracts of fewer cards, with cells, verdict and captures: what a contract's scaling is read from."""
-        size = self.run.plan.of(contract).size
-        smaller = [one for one in self._contracts() if self.run.plan.of(one).size < size]
+        """Cells, verdict and captures of the contracts of fewer cards: what a contract's scaling is read from."""
+        smaller = self._smaller(contract)
         files = [f"{self.run.results}/{one}/{name}" for one in smaller for name in _OF_SCALING]
         return [*files, *(name for one in smaller for name in self.attributions(one))]
+
+    def smaller_contracts(self, contract: str) -> list[str]:
+        """The files of the contracts of fewer cards."""
+        return [f"{self.run.results}/{one}/contract.json" for one in self._smaller(contract)]
 
     def sessions(self, contract: str = "", name: str = "session.json") -> list[str]:
         """All sessions of one contract, or of every contract when none is named, in the order they run.
@@ -78,9 +85,29 @@ class RunFiles:
         )
         return self._of_places(places)
 
+    @cached_property
+    def lost_contracts(self) -> dict[Path, StoredContract]:
+        """The contracts' own files that are missing beside what was measured under them.
+
+        They follow from the contract alone. A job that makes one again would stand before everything measured there.
+        """
+        found = {}
+        for contract in self.run.chosen.contracts:
+            folder = self.run.results / contract.id
+            measured = (
+                folder / "smoke.json",
+                *folder.glob("*/w*/session.json"),
+                self.run.results / "bandwidth" / f"{contract.id}.json",
+            )
+            if not self.run.stored.exists(folder / "contract.json") and any(map(self.run.stored.exists, measured)):
+                found[folder / "contract.json"] = stored_contract(contract, self.run.ledger)
+        return found
+
     def before_contract(self, contract: str) -> list[str]:
-        """The list of contracts, for a contract that has no file of its own yet."""
-        return [] if self._exists(f"{contract}/contract.json") else [f"{self.run.results}/contracts.json"]
+        """The list of contracts, for a contract that has no file of its own yet and gets none back."""
+        path = self.run.results / contract / "contract.json"
+        there = self.run.stored.exists(path) or path in self.lost_contracts
+        return [] if there else [f"{self.run.results}/contracts.json"]
 
     def before_smoke(self, contract: str) -> list[str]:
         """What makes a smoke run that is needed although an older one lies there, and the groups to compare with."""
@@ -135,6 +162,10 @@ class RunFiles:
         if not self.run.settings.selection.bandwidth.enabled:
             return []
         return [f"{self.run.results}/bandwidth/{one}.json" for one in ([contract] if contract else self._contracts())]
+
+    def _smaller(self, contract: str) -> list[str]:
+        size = self.run.plan.of(contract).size
+        return [one for one in self._contracts() if self.run.plan.of(one).size < size]
 
     def _contracts(self) -> tuple[str, ...]:
         return self.run.contracts(self.smoked)
