@@ -22,6 +22,8 @@ EXEMPT = {
     ".virtualhost/*": "the state of the virtual host, which is another machine in all but name",
     ".scratch/*": "the same: what a server leaves on its host until it is fetched",
     ".run/matplotlib/*": "matplotlib's list of fonts, made when it is not there",
+    ".run/seals": "the digests of results, which every command that writes one appends to",
+    "*.part": "its own result, read for its digest before it takes its place",
     "contracts.jsonl": "a ledger that commands also append to: an input that its own job changes is always newer",
     "decisions.jsonl": "the same",
     "reruns.jsonl": "the same",
