@@ -43,6 +43,13 @@ def refuse(error):
     raise SystemExit(f"snakemake: {error}")
 
 
+if set("{}") & set(
+    workflow.basedir
+):  # rules name their environments by path, and Snakemake fills in what is in braces
+    refuse(
+        f"{workflow.basedir!r}: Snakemake takes braces in a folder's name for wildcards; rename it, or clone elsewhere"
+    )
+
 put_interpreter_first()
 follow_owner()
 name_owner()

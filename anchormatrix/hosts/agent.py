@@ -147,7 +147,7 @@ class Agent:
         Path(log).parent.mkdir(parents=True, exist_ok=True)
         file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
-            self._server.start(argv, complete, file, self._locks)
+            self._server.start(_found(argv, path), complete, file, self._locks)
         except FileNotFoundError:
             return {"error": "missing", "path": complete["PATH"]}
         finally:
@@ -189,7 +189,7 @@ class Agent:
         try:
             try:
                 child = subprocess.Popen(
-                    argv,
+                    _found(argv, path),
                     env=complete,
                     stdin=subprocess.DEVNULL,
                     stdout=out,
@@ -264,8 +264,18 @@ class Agent:
 
 def _environment(env: dict[str, str], path: Sequence[str]) -> dict[str, str]:
     complete = {**os.environ, **env}
-    complete["PATH"] = os.pathsep.join([_expanded(one) for one in path] + [complete.get("PATH", os.defpath)])
+    folders = [folder for folder in map(_expanded, path) if os.pathsep not in folder]
+    complete["PATH"] = os.pathsep.join([*folders, complete.get("PATH", os.defpath)])
     return complete
+
+
+def _found(argv: Sequence[str], path: Sequence[str]) -> list[str]:
+    """A command line whose program may be in a folder that PATH cannot name, since its name holds the separator."""
+    for folder in map(_expanded, path):
+        program = os.path.join(folder, argv[0])  # noqa: PTH118  as the system joins them: a program may hold a slash
+        if os.sep not in argv[0] and os.access(program, os.X_OK) and os.path.isfile(program):  # noqa: PTH113
+            return [program if os.pathsep in folder else argv[0], *argv[1:]]
+    return list(argv)
 
 
 def _encoded(file: int) -> str:

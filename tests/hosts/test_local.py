@@ -50,6 +50,22 @@ def python(host: LocalHost, code: str, log: Path, *, lease: Lease | None = None,
     return process
 
 
+def test_a_program_is_found_in_a_folder_that_path_cannot_name(tmp_path: Path) -> None:
+    for name in ("plain", "a:b"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "a:b" / "tool").write_text("#!/bin/sh\necho from the odd one\n")
+    (tmp_path / "a:b" / "tool").chmod(0o755)
+    paths = (str(tmp_path / "plain"), str(tmp_path / "a:b"))
+    opened = LocalHost(HostSettings("here", path=paths, scratch_dir=str(tmp_path / "scratch")))
+    try:
+        assert opened.run(["tool"], timeout_s=10).stdout == "from the odd one\n"
+        (tmp_path / "plain" / "tool").symlink_to("/bin/true")
+        assert opened.run(["tool"], timeout_s=10).stdout == ""
+        assert "a:b" not in opened.run(["sh", "-c", "echo $PATH"], timeout_s=10).stdout
+    finally:
+        opened.close()
+
+
 # --- secrets ---------------------------------------------------------------------------------------------------------
 
 
