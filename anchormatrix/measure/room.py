@@ -46,14 +46,7 @@ def require_written(rig: Rig, scratch: str, texts: Iterable[str]) -> None:
 
     ``texts`` are the server's log and what was said of the capture.
     """
-    for text in texts:
-        failure = known_failure(text)
-        if failure and failure.id == _FULL:
-            raise SpaceError(
-                f"a disk ran full while it was measured: {failure.line}",
-                where=rig.host.alias,
-                todo=f"{catalogue()[_FULL].cure}; the next run measures it again",
-            )
+    require_not_full(rig.host.alias, texts)
     free = _free_there(rig, scratch)
     if free is not None and free < _FLOOR_MB:
         raise SpaceError(
@@ -61,6 +54,18 @@ def require_written(rig: Rig, scratch: str, texts: Iterable[str]) -> None:
             where=f"{rig.host.alias}:{scratch}",
             todo="make room, or correct host.scratch_dir; the next run measures it again",
         )
+
+
+def require_not_full(where: str, texts: Iterable[str]) -> None:
+    """Raise :class:`SpaceError` when what was said on a host tells of a full disk there."""
+    for text in texts:
+        failure = known_failure(text)
+        if failure and failure.id == _FULL:
+            raise SpaceError(
+                f"a disk ran full while it was measured: {failure.line}",
+                where=where,
+                todo=f"{catalogue()[_FULL].cure}; the next run measures it again",
+            )
 
 
 def _free_here(folder: Path) -> float:

@@ -18,6 +18,7 @@ from anchormatrix.measure.bandwidth.plan import (
     test_argv,
 )
 from anchormatrix.measure.live_cards import read_fit
+from anchormatrix.measure.room import require_not_full
 from anchormatrix.records.bandwidth import SizeSweep, SweepPoint
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.settings.values import DeviceKind, OnBusy
@@ -67,6 +68,7 @@ def run_sweep(
                 found = _run_one(order, host, device.visible_env(order.cards), settings)
             except (HostError, InputError) as error:
                 say(f"{name}: {error}")
+                require_not_full(host.alias, [str(error)])
                 left_out.append(f"{name}: {error}")
                 continue
             points += found
