@@ -81,6 +81,7 @@ def complete(tmp_path_factory) -> Project:
     return project
 
 
+@pytest.mark.xdist_group("flow")  # one worker makes the complete run
 @pytest.mark.parametrize(
     "deleted",
     [
@@ -99,6 +100,7 @@ def test_a_dry_run_lists_exactly_what_the_run_then_does(complete: Project, delet
     promise_is_kept(complete)
 
 
+@pytest.mark.xdist_group("flow")  # one worker makes the complete run
 @pytest.mark.parametrize("damaged", ["c2-*/tp1-usp2/w1/session.json", "matrix_report/index.html", "contracts.jsonl"])
 def test_a_dry_run_counts_a_damaged_result_and_leaves_it_where_it_is(complete: Project, damaged: str):
     (path,) = (complete.folder / "results").glob(damaged)

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from workflow_runs import ROOT, Project, default_section, make_project
 
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("lightx2v-run")]  # one worker makes the run
 EXAMPLE = yaml.safe_load((ROOT / "config" / "examples" / "nvidia-lightx2v.yaml").read_text(encoding="utf-8"))
 
 
