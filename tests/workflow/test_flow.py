@@ -89,7 +89,6 @@ def complete(tmp_path_factory) -> Project:
         ["contracts.json", "c*/contract.json"],
         ["c2-*/smoke.json", "c4-*/tp1-usp4/w1/session.json"],
         ["c2-*", "matrix_report/figures/step-time.png"],
-        ["c*-*", "contracts.json", ".run"],
     ],
     ids=lambda deleted: "+".join(deleted).replace("/", "_"),
 )
