@@ -11,7 +11,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -25,26 +25,41 @@ _MARK = "{secret}"
 _SHORTEST = 6  # shorter ones stand in ordinary text by chance
 # Parts of a name, as in HF_TOKEN, --api-key or clientSecret. Some say so anywhere, others only at the end: KEY_FRAMES
 # are none. A name that ends in one of the last is of a file or an address, not of what is in it.
-_ANYWHERE = {"secret", "password", "passwd", "passphrase", "credential", "credentials", "authorization", "bearer"}
+_ANYWHERE = {"secret", "password", "passwd", "passphrase", "credential", "authorization", "bearer"}
 _AT_THE_END = {"token", "key", "pass", "pwd", "auth", "cookie", "pat"}
 _SAYING_NOTHING = {"id", "ro", "rw"}
 _GLUED = ("password", "passwd", "secret", "token", "apikey", "accesskey", "secretkey", "privatekey", "sshpass")
 _OF_A_PLACE = {"file", "path", "dir", "folder", "url", "endpoint", "name"}
-_PROMPTS = (("workload", "prompt"), ("workload", "negative_prompt"))  # text that means nothing but itself
+_OF_A_SHELL = {("pwd",), ("oldpwd",)}
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_ARGUMENT = re.compile(r"(?P<name>-{0,2}[A-Za-z_][\w.-]*)=(?P<value>.+)", re.DOTALL)
-_LOGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@", re.IGNORECASE)
+_PROMPTS = (("workload", "prompt"), ("workload", "negative_prompt"))  # text that means nothing but itself
+# NAME=value, "name": "value", Name: Bearer value, ?name=value: anywhere in a text but in a reference
+_NAMED = re.compile(r"""(?<!\{(?=secret:))(?P<name>-{0,2}[A-Za-z_][\w.-]*)["']?\s?(?P<sign>[=:])\s?["']?""")
+_VALUE = re.compile(r"""\{secret(?::[^{}\s]+)?\}|(?:(?:Bearer|Basic|Token)\s+)?[^\s"';,&{}]+""")
+_USERS = ("-u", "--user", "--proxy-user")
+# An address with a login in it, or one that is a secret as a whole
+_ADDRESS = re.compile(
+    r"[a-z][a-z0-9+.-]*://(?:[^/\s:@]*:[^/\s@]+|[^/\s:@]{16,})@|https?://(?:hooks\.|\S*/webhooks?/)", re.IGNORECASE
+)
 
 
-def looks_secret(name: str) -> bool:
-    """Whether what a variable, key or option of this name holds is likely to be a secret."""
-    parts = [part.lower() for part in _PART.findall(name)]
-    if not parts or parts[-1] in _OF_A_PLACE:
+def looks_secret(name: str, value: Any = "") -> bool:
+    """Whether what a variable, key or option of this name holds is likely a secret; of MAX_TOKENS a number is none."""
+    number = isinstance(value, (int, float)) or (isinstance(value, str) and value.replace(".", "", 1).isdigit())
+    if number and name.lower().endswith("s"):
         return False
-    if _ANYWHERE & set(parts) or any(part.endswith(_GLUED) for part in parts):
+    parts = tuple(part.lower() for part in _PART.findall(name))
+    if not parts or parts[-1] in _OF_A_PLACE or parts in _OF_A_SHELL:
+        return False
+    if any(part.endswith(_GLUED) for part in parts) or any(map(_one_of(_ANYWHERE), parts)):
         return True
     telling = [part for part in parts if part not in _SAYING_NOTHING and not part.isdigit()]
-    return len(telling) > 1 and telling[-1] in _AT_THE_END
+    return bool(telling) and _one_of(_AT_THE_END)(telling[-1])
+
+
+def _one_of(words: Collection[str]) -> Callable[[str], bool]:
+    """A test for one of the words, or several of its kind."""
+    return lambda part: part in words or (part.endswith("s") and part[:-1] in words)
 
 
 def without_secrets(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,6 +103,11 @@ def revealed_values(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: _revealed(value) for key, value in values.items()}
 
 
+def without_values(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment for a program that is not to know the secrets."""
+    return {name: value for name, value in environment.items() if name != VARIABLE}
+
+
 def masked(text: str) -> str:
     """Text from outside, such as a server's log that names its arguments, with a reference for every known secret."""
     for place, value in _known().items():
@@ -99,7 +119,7 @@ def masked(text: str) -> str:
 
 def shell_assignment(name: str, value: str) -> str:
     """A variable as a shell takes it before a command; of one that looks secret only its name is shown."""
-    secret = looks_secret(name) and not _REFERENCE.search(value)
+    secret = looks_secret(name, value) and not _REFERENCE.search(value)
     return f"{name}={shell_word(f'{{secret:{name}}}' if secret else value)}"
 
 
@@ -117,43 +137,71 @@ class _Search:
     """A walk through a configuration that collects what is secret in it."""
 
     def __init__(self, listed: Collection[str]) -> None:
-        self._listed = listed
+        self._listed = {_plain_name(name) for name in listed}
         self.found: dict[str, str] = {}
 
     def hidden(self, value: Any, path: tuple[str, ...], inside: bool = False) -> Any:
-        """The value without what is secret; ``inside`` something secret all of its text is."""
-        inside = inside or self._secret(path[-1])
-        if path in _PROMPTS:
+        """The value without what is secret; ``inside`` something secret all of it is."""
+        inside = inside or self._secret(path[-1], value)
+        if path in _PROMPTS or isinstance(value, bool):
             return value
         if isinstance(value, Mapping):
             return {key: self.hidden(item, (*path, str(key)), inside) for key, item in value.items()}
         if isinstance(value, list):
             pairs = zip(["", *value], value, strict=False)
             return [self._word(word, before, (*path, str(at)), inside) for at, (before, word) in enumerate(pairs)]
-        if isinstance(value, str) and (inside or value == _MARK or _LOGIN.search(value)):
-            return self._kept(value, path)
-        return value
+        if inside and isinstance(value, (int, float)):
+            return self._kept(str(value), path)
+        if not isinstance(value, str):
+            return value
+        return (
+            self._kept(value, path) if inside or value == _MARK or _ADDRESS.search(value) else self._text(value, path)
+        )
 
     def _word(self, word: Any, before: Any, path: tuple[str, ...], inside: bool) -> Any:
-        """One of a list of arguments: what follows ``--api-key`` or ``HF_TOKEN=`` is hidden as a map's value is."""
-        if isinstance(word, str) and not inside:
-            if isinstance(before, str) and before.startswith("--") and "=" not in before and self._secret(before):
+        """One of a list of arguments: what follows ``--api-key`` or ``-u`` is hidden as a map's value is."""
+        if isinstance(word, str) and isinstance(before, str) and not inside:
+            if before in _USERS and ":" in word:
+                return self._kept(word, (*path, "user"))
+            if (
+                before.startswith("-")
+                and "=" not in before
+                and self._secret(before, word)
+                and not word.startswith("--")
+            ):
                 return self._kept(word, (*path, before.lstrip("-")))
-            parts = _ARGUMENT.fullmatch(word)
-            if parts and (self._secret(parts["name"]) or parts["value"] == _MARK):
-                return f"{parts['name']}={self._kept(parts['value'], (*path, parts['name'].lstrip('-')))}"
         return self.hidden(word, path, inside)
 
-    def _secret(self, name: str) -> bool:
-        return name.lstrip("-") in self._listed or looks_secret(name)
+    def _text(self, text: str, path: tuple[str, ...]) -> str:
+        """A text in which only some is secret: what is assigned to a name that looks so."""
+        done, at = [], 0
+        while found := _NAMED.search(text, at):
+            done.append(text[at : found.end()])
+            at, name = found.end(), found["name"]
+            # A variable or option as a word of its own may hold anything up to its end.
+            value = text[at:] if found.start() == 0 and found["sign"] == "=" else ""
+            value = value or (part[0] if (part := _VALUE.match(text, at)) else "")
+            if value and (self._secret(name, value) or value == _MARK):
+                done.append(self._kept(value, (*path, name.lstrip("-"))))
+                at += len(value)
+        return "".join(done) + text[at:]
+
+    def _secret(self, name: str, value: Any) -> bool:
+        return _plain_name(name) in self._listed or looks_secret(name, value)
 
     def _kept(self, value: str, path: tuple[str, ...]) -> str:
         if not value or _REFERENCE.search(value):
             return value
         place = ".".join(re.sub(r"[{}\s]", "_", part) for part in path)
+        while self.found.get(place, value) != value:
+            place = f"_{place}"
         if value != _MARK:
             self.found[place] = value
         return f"{{secret:{place}}}"
+
+
+def _plain_name(name: str) -> str:
+    return name.lstrip("-").replace("-", "_").casefold()
 
 
 def _revealed(value: Any) -> Any:

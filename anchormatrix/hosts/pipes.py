@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from anchormatrix.config.secrets import VARIABLE as SECRETS
+from anchormatrix.config.secrets import without_values
 
 
 class AgentPipes:
@@ -24,7 +24,7 @@ class AgentPipes:
             stderr=subprocess.PIPE,
             start_new_session=True,
             # what it starts would inherit the secrets that it is not given
-            env={name: value for name, value in os.environ.items() if name != SECRETS},
+            env=without_values(os.environ),
         )
         self._said: str | None = None
 

@@ -19,7 +19,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from anchormatrix.config.secrets import revealed_all
+from anchormatrix.config.secrets import masked, revealed_all, without_values
 from anchormatrix.errors import AnchorMatrixError
 from anchormatrix.history import nights
 from anchormatrix.history.export import prune
@@ -235,7 +235,7 @@ def call_hook(argv: Sequence[str], told: Mapping[str, Any], *, limit_s: float) -
     its own process group.
     """
     env = {
-        **os.environ,
+        **without_values(os.environ),
         "ANCHORMATRIX_NIGHT": str(told["night"]),
         "ANCHORMATRIX_OUTCOME": str(told["outcome"]),
         "ANCHORMATRIX_EXIT_CODE": str(told["exit_code"]),
@@ -257,7 +257,7 @@ def call_hook(argv: Sequence[str], told: Mapping[str, Any], *, limit_s: float) -
         return f"nightly.hook did not end within {limit_s:g} s and was stopped"
     if hook.returncode == 0:
         return ""
-    words = " ".join(output.decode(errors="replace").split())[-_OUTPUT_LIMIT:]
+    words = " ".join(masked(output.decode(errors="replace")).split())[-_OUTPUT_LIMIT:]
     return f"nightly.hook ended with exit code {hook.returncode}: {words}"
 
 

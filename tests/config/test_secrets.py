@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -28,11 +29,11 @@ def _nothing_known(monkeypatch):
 SECRET = """
 HF_TOKEN HUGGING_FACE_HUB_TOKEN OPENAI_API_KEY WANDB_API_KEY DB_PASSWORD AWS_SECRET_ACCESS_KEY AWS_ACCESS_KEY_ID
 GITHUB_TOKEN_RO --api-key clientSecret apiKey PGPASSWORD MYSQL_PWD SSHPASS token password Authorization X_AUTH
-SECRET_KEY_2 http_cookie GH_PAT DOCKER_AUTH hfToken credentials
+SECRET_KEY_2 http_cookie API_KEYS HF_TOKENS PASSWORDS COOKIES KEY --auth -api-key GH_PAT DOCKER_AUTH hfToken credentials
 """
 PLAIN = """
-TOKENIZERS_PARALLELISM MAX_TOKENS sequence_tokens key_file key_frames KEY_FILE HF_TOKEN_PATH PWD OLDPWD HCCL_HOST
-text_encoder known_hosts PATH cell keep_nights MONKEY kv_heads PASS_THROUGH author --max-num-batched-tokens SECRET_FILE
+TOKENIZERS_PARALLELISM key_file key_frames KEY_FILE HF_TOKEN_PATH PWD OLDPWD HCCL_HOST
+text_encoder known_hosts PATH cell keep_nights MONKEY kv_heads PASS_THROUGH author keys_per_head SECRET_FILE
 """
 
 
@@ -88,6 +89,48 @@ def test_every_place_of_a_configuration_that_can_hold_one():
         revealed("{secret:engine.extra_args.1.api-key} {secret:engine.extra_args.2.api-key}") == "sk-abcdef sk-ghijkl"
     )
     assert without_secrets(hidden) == hidden
+
+
+@pytest.mark.parametrize("name", ["MAX_TOKENS", "sequence_tokens", "--max-num-batched-tokens"])
+def test_a_number_of_tokens_is_no_secret(name):
+    assert not looks_secret(name, 4096)
+    assert not looks_secret(name, "4096")
+    assert looks_secret("API_KEYS", "sk-1,sk-2")
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["--header", "Authorization: Bearer X1234567"], ["--header", "Authorization: ?"]),
+        (["-H", "X-Api-Key: X1234567"], ["-H", "X-Api-Key: ?"]),
+        (["--env=HF_TOKEN=X1234567"], ["--env=HF_TOKEN=?"]),
+        (['--json={"api_key": "X1234567", "n": 1}'], ['--json={"api_key": "?", "n": 1}']),
+        (["sh", "-c", "export HF_TOKEN=X1234567; serve"], ["sh", "-c", "export HF_TOKEN=?; serve"]),
+        (["https://a.b/c?access_token=X1234567&n=1"], ["https://a.b/c?access_token=?&n=1"]),
+        (["https://X123456789012345@a.b/"], ["?"]),
+        (["https://hooks.slack.com/services/T/B/X1234567"], ["?"]),
+        (["-u", "bob:X1234567"], ["-u", "?"]),
+        (["-api-key", "X1234567"], ["-api-key", "?"]),
+        (["-e", "PASSWORD=two X1234567"], ["-e", "PASSWORD=?"]),
+        (["--token", "--seed", "7"], ["--token", "--seed", "7"]),
+        (["--max-tokens", "4096", "--chat=a: b"], ["--max-tokens", "4096", "--chat=a: b"]),
+    ],
+)
+def test_a_secret_among_other_words(words, shown):
+    hidden = without_secrets({"engine": {"extra_args": words}})["engine"]["extra_args"]
+    assert [re.sub(r"\{secret:[^{}]+\}", "?", word) for word in hidden] == shown
+    assert [revealed(word) for word in hidden] == words
+    assert without_secrets({"engine": {"extra_args": hidden}})["engine"]["extra_args"] == hidden
+
+
+def test_a_listed_name_in_any_writing_and_a_number():
+    hidden = without_secrets(
+        {"secrets": ["MY_THING"], "engine": {"extra_args": ["--my-thing", "X"], "options": {"api_key": 123456}}}
+    )["engine"]
+    assert hidden == {
+        "extra_args": ["--my-thing", "{secret:engine.extra_args.1.my-thing}"],
+        "options": {"api_key": "{secret:engine.options.api_key}"},
+    }
 
 
 def test_a_value_from_the_environment(monkeypatch):

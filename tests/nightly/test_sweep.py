@@ -169,5 +169,15 @@ def test_a_hook_that_hangs_is_stopped() -> None:
     assert call_hook(hang, told, limit_s=0.3) == "nightly.hook did not end within 0.3 s and was stopped"
 
 
+def test_a_hook_gets_the_secret_it_is_given_and_no_other_and_what_it_prints_is_masked(monkeypatch) -> None:
+    monkeypatch.setenv("ANCHORMATRIX_SECRETS", json.dumps({"nightly.hook.3.token": "T0K3N-1", "host.env.X": "other"}))
+    told = {"night": NIGHT, "outcome": "fine", "exit_code": 0, "report": "x"}
+    code = (
+        "import os, sys; word = sys.argv[1]; print(word, len(word), 'ANCHORMATRIX_SECRETS' in os.environ); sys.exit(3)"
+    )
+    problem = call_hook((sys.executable, "-c", code, "{secret:nightly.hook.3.token}"), told, limit_s=20)
+    assert problem == "nightly.hook ended with exit code 3: {secret:nightly.hook.3.token} 7 False"
+
+
 def test_the_workflows_exit_code_is_handed_on(tmp_path: Path) -> None:
     assert run_workflow([sys.executable, "-c", "raise SystemExit(5)"], tmp_path) == 5
