@@ -53,6 +53,9 @@ MENDED: dict[str, Fault] = {  # the rows of other tables can be taken over into 
         "PRAGMA writable_schema = ON;"
         "UPDATE sqlite_master SET sql = replace(sql, ' WHERE form = ''x''', '') WHERE name = 'sessions_of_night'"
     ),
+    "a trigger that changes what is recorded": _sql(
+        "CREATE TRIGGER doubled AFTER INSERT ON cells BEGIN UPDATE cells SET step_s = 2 * step_s; END"
+    ),
     "version 0": _sql("PRAGMA user_version = 0"),
     "version -3": _sql("PRAGMA user_version = -3"),
 }
