@@ -247,7 +247,7 @@ def test_a_split_counts_by_the_engine_s_own_words_and_is_taken_back_by_them() ->
     told = parse_serve_log(applied).groups
     assert [told[name] for name in ("sp_size", "ulysses_degree", "ring_degree")] == [(2,), (2,), (1,)]
     denied, _ = spoken(["diffusion.registry", "SP hooks not applied", degrees])
-    failures = prove(parse_serve_log(denied), {"sp_size": 2}).failures
+    failures = prove(parse_serve_log(denied), {"sp_size": 2, "world": 1}).failures
     assert any(failure.startswith("sp_size 2 is not in effect") for failure in failures)
 
 
