@@ -20,7 +20,6 @@ from virtualhost.host.state import HostState, Job, RankProcess, StateError, proc
 from virtualhost.host.strict import ScenarioError
 from virtualhost.server.arguments import Launch, LaunchError, launch_from_environment
 from virtualhost.server.exchange import Ask, Outcome
-from virtualhost.server.grammar import epoch_stamp
 from virtualhost.server.http_api import Api
 from virtualhost.server.serving import ServingSession
 
@@ -46,10 +45,8 @@ class Server:
         self.served = launch.served
         self.profiling = launch.profile_dir is not None
         self._armed, self._ready = False, False
-        self._ending = threading.Event()
-        self._engine = threading.Lock()
-        self._exit_code = 0
-        self._debt_s = 0.0
+        self._ending, self._engine = threading.Event(), threading.Lock()
+        self._exit_code, self._debt_s = 0, 0.0
         self._pids: list[int] = []
         self._lifeline = -1
 
@@ -58,7 +55,7 @@ class Server:
         try:
             api = self.bound()
         except OSError:
-            return self._cannot_bind()
+            return self._fail(self.session.grammar.bind_failure())
         self._fork_ranks(api.fileno())
         self._register()
         try:
@@ -69,9 +66,9 @@ class Server:
         except _GoneError:
             pass
         except StateError as error:  # as when a real host's disk is full: it ends, and says so
-            self._exit_code = self._tell(error)
+            self._exit_code = self._fail(_uncaught("OSError", error))
         except OSError:  # two servers may bind a port before either listens
-            self._exit_code = self._cannot_bind()
+            self._exit_code = self._fail(self.session.grammar.bind_failure())
         finally:
             self._close()
         return self._exit_code
@@ -124,17 +121,12 @@ class Server:
                 os.waitpid(pid, 0)
         self.state.unregister(os.getpid())
 
-    def _tell(self, error: StateError) -> int:
-        self.log(f"ERROR {epoch_stamp(self.scenario.serving.epoch)} [serve.py:233] OSError: {error}\n")
-        return 1
-
-    def _cannot_bind(self) -> int:
-        self.log(self.session.grammar.bind_failure())
+    def _fail(self, text: str) -> int:
+        self.log(text)
         return 1
 
     def _fork_ranks(self, listening: int) -> None:
-        """One child per rank; a pipe that only this process holds open tells them when it is gone. One card's worker is
-        this process itself."""
+        """One child per rank, told by a pipe when this process is gone; one card's worker is this process itself."""
         read_end, self._lifeline = os.pipe()
         if self.launch.options.inline and self.session.split.world == 1:
             os.close(read_end)
@@ -297,12 +289,12 @@ def main(arguments: Sequence[str]) -> int:
         print("usage: vllm [-v] {serve} ...", file=sys.stderr)
         return 2
     try:
-        launch = launch_from_environment(arguments[1:], scenario)
-    except LaunchError as error:
-        print(f"ERROR {epoch_stamp(scenario.serving.epoch)} [serve.py:233] ValueError: {error}", file=sys.stderr)
+        return Server(launch_from_environment(arguments[1:], scenario), scenario, state).run()
+    except (LaunchError, StateError) as error:
+        print(_uncaught("ValueError" if isinstance(error, LaunchError) else "OSError", error), end="", file=sys.stderr)
         return 1
-    try:
-        return Server(launch, scenario, state).run()
-    except StateError as error:
-        print(f"ERROR {epoch_stamp(scenario.serving.epoch)} [serve.py:233] OSError: {error}", file=sys.stderr)
-        return 1
+
+
+def _uncaught(kind: str, error: Exception) -> str:
+    """The last line that Python prints of an error: vllm's main (vllm_omni/entrypoints/cli/main.py:71) catches none."""
+    return f"{kind}: {error}\n"
