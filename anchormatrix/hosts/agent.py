@@ -142,12 +142,12 @@ class Agent:
         if self._server.members():
             return {"error": "busy"}
         self._server = Supervised(token, grace_s, stop_command)
-        complete = _environment(env, path)
+        complete = processes.environment(env, _folders(path))
         self._log = log = _expanded(log)
         Path(log).parent.mkdir(parents=True, exist_ok=True)
         file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
-            self._server.start(_found(argv, path), complete, file, self._locks)
+            self._server.start(processes.found(argv, _folders(path)), complete, file, self._locks)
         except FileNotFoundError:
             return {"error": "missing", "path": complete["PATH"]}
         finally:
@@ -184,12 +184,12 @@ class Agent:
 
     def _op_run(self, argv: list[str], env: dict[str, str], path: list[str], timeout_s: float) -> dict[str, Any]:
         """Run a command to its end; what it prints is held in memory."""
-        complete = _environment(env, path)
+        complete = processes.environment(env, _folders(path))
         out, err = os.memfd_create("out"), os.memfd_create("err")
         try:
             try:
                 child = subprocess.Popen(
-                    _found(argv, path),
+                    processes.found(argv, _folders(path)),
                     env=complete,
                     stdin=subprocess.DEVNULL,
                     stdout=out,
@@ -262,20 +262,8 @@ class Agent:
         return {"holders": locks.holders(_expanded(directory))}
 
 
-def _environment(env: dict[str, str], path: Sequence[str]) -> dict[str, str]:
-    complete = {**os.environ, **env}
-    folders = [folder for folder in map(_expanded, path) if os.pathsep not in folder]
-    complete["PATH"] = os.pathsep.join([*folders, complete.get("PATH", os.defpath)])
-    return complete
-
-
-def _found(argv: Sequence[str], path: Sequence[str]) -> list[str]:
-    """A command line whose program may be in a folder that PATH cannot name, since its name holds the separator."""
-    for folder in map(_expanded, path):
-        program = os.path.join(folder, argv[0])  # noqa: PTH118  as the system joins them: a program may hold a slash
-        if os.sep not in argv[0] and os.access(program, os.X_OK) and os.path.isfile(program):  # noqa: PTH113
-            return [program if os.pathsep in folder else argv[0], *argv[1:]]
-    return list(argv)
+def _folders(path: Sequence[str]) -> list[str]:
+    return [_expanded(one) for one in path]
 
 
 def _encoded(file: int) -> str:

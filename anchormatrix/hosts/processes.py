@@ -25,6 +25,23 @@ _PRCTL = ctypes.CDLL(None).prctl
 _PARENT_DEATH, _SUBREAPER = 1, 36
 
 
+def environment(env: dict[str, str], folders: Sequence[str]) -> dict[str, str]:
+    """The environment of a command: this one's with ``env`` over it, and ``folders`` first on PATH."""
+    complete = {**os.environ, **env}
+    named = [folder for folder in folders if os.pathsep not in folder]
+    complete["PATH"] = os.pathsep.join([*named, complete.get("PATH", os.defpath)])
+    return complete
+
+
+def found(argv: Sequence[str], folders: Sequence[str]) -> list[str]:
+    """A command line whose program may be in a folder that PATH cannot name, since its name holds the separator."""
+    for folder in folders:
+        program = os.path.join(folder, argv[0])  # noqa: PTH118  as the system joins them: a program may hold a slash
+        if os.sep not in argv[0] and os.access(program, os.X_OK) and os.path.isfile(program):  # noqa: PTH113
+            return [program if os.pathsep in folder else argv[0], *argv[1:]]
+    return list(argv)
+
+
 def too_much(files: Sequence[int]) -> bool:
     """Whether a command has printed more than it may into one of the files."""
     return any(os.fstat(file).st_size > MOST_OUTPUT for file in files)
