@@ -67,7 +67,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--configfile", type=Path, nargs="+", default=[], help="configuration of the host")
     parser.add_argument("--night", default=AUTO, help="date of the night's evening (default: the night it is now)")
-    parser.add_argument("--cores", type=int, default=1, help="cores for analysis; measuring uses one (default: 1)")
+    parser.add_argument("--cores", type=int, default=1, help="cores for what does not measure (default: 1)")
     parser.add_argument("--dry-run", action="store_true", help="only list what the night would do")
     return parser.parse_args()
 

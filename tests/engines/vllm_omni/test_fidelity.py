@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +75,8 @@ def parsed(argv):
     return vars(args)
 print(json.dumps([parsed(argv) for argv in json.load(sys.stdin)], default=str))
 """
-# Bodies as the server takes them: images by its model, videos by its form (FastAPI's own reading of it)
+# Bodies as the server takes them: images by its model; videos by the fields of its form, of which the values go through
+# the model that the form makes (FastAPI's reading of a form is not run)
 VALIDATE = """
 import inspect, json, sys
 from pydantic import TypeAdapter
@@ -101,13 +101,9 @@ SPEAK = """
 import ast, importlib.util, io, json, logging, sys, types
 from pathlib import Path
 from vllm.logger import init_logger
-from vllm.utils.system_utils import _add_prefix
 from vllm_omni.diffusion.profiler import diffusion_pipeline_profiler as profiling
 profiling.current_omni_platform = types.SimpleNamespace(is_available=lambda: False)  # no device to wait for
 said = io.StringIO()
-def writer(name, number):
-    if name:
-        _add_prefix(said, name, number)
 def stream():
     for logger in [logging.getLogger(), *map(logging.getLogger, ("vllm", "vllm_omni"))]:
         for handler in logger.handlers:
@@ -219,10 +215,10 @@ def test_every_request_validates_and_holds_no_field_that_the_engine_does_not_kno
 SAMPLING = {"num_inference_steps": 4, "guidance_scale": 4.0, "guidance_scale_2": None, "seed": 42}
 
 
-def spoken(*steps: object, worker: bool = True) -> tuple[str, dict[str, float]]:
-    """The log of these steps, those of a worker under its name as ``decorate_logs`` puts it, and the stages told."""
+def spoken(*steps: object) -> tuple[str, dict[str, float]]:
+    """The log of these steps, and the stages told. A worker's name is put before its lines here, not by the engine."""
     text, told = in_vllm_omni(SPEAK, steps)
-    lines = [line if "sampling params" in line or not worker else f"(DiffusionWorker_SP0 pid=7) {line}" for line in
+    lines = [line if "sampling params" in line else f"(DiffusionWorker_SP0 pid=7) {line}" for line in
              text.splitlines()]  # fmt: skip
     return "\n".join(lines) + "\n", told
 
@@ -326,4 +322,4 @@ import json
 from vllm_omni.diffusion.cache.teacache.config import TeaCacheConfig
 print(json.dumps(TeaCacheConfig(transformer_type="QwenImageTransformer2DModel").rel_l1_thresh))
 """
-    assert json.loads(json.dumps(in_vllm_omni(program, None))) == 0.2
+    assert in_vllm_omni(program, None) == 0.2
