@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anchormatrix.errors import InputError
-from anchormatrix.measure.residue import damaged_within
+from anchormatrix.measure.smokes.residue import damaged_within
 from anchormatrix.planning.groups import show
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.smoke import Smoke, SmokeStatus

@@ -9,11 +9,11 @@ from statistics import median
 from anchormatrix.engines.timing import ServeLog
 from anchormatrix.measure import live_cards
 from anchormatrix.measure.causes import may_differ
-from anchormatrix.measure.expectation import smoked_step
 from anchormatrix.measure.order import SessionOrder
 from anchormatrix.measure.ramp import judge_ramp, ramp_inside
 from anchormatrix.measure.rows import Row
 from anchormatrix.measure.served import DidNotRunError
+from anchormatrix.measure.smokes.expectation import smoked_step
 from anchormatrix.records.host import HostState
 from anchormatrix.records.requests import Role
 from anchormatrix.records.session import Proof, Ramp, Remark, SessionStatus

@@ -18,7 +18,7 @@ from anchormatrix.engines.base import ServeCommand
 from anchormatrix.engines.timing import closure_pct
 from anchormatrix.errors import HostError, InputError
 from anchormatrix.hosts.base import Lease
-from anchormatrix.measure import live_cards, room, suspects
+from anchormatrix.measure import live_cards, room
 from anchormatrix.measure.capturing import capture_steps, fetch_capture
 from anchormatrix.measure.judgement import Judgement, judge_session, ramp_of, remarks
 from anchormatrix.measure.order import SessionOrder, captured_tier, session_command, why_no_capture
@@ -27,6 +27,7 @@ from anchormatrix.measure.ramp import first_steady, warmed_up
 from anchormatrix.measure.rig import Rig
 from anchormatrix.measure.rows import counts_of, records_of, rows_of
 from anchormatrix.measure.served import DidNotRunError, Served, stop_of
+from anchormatrix.measure.smokes import suspects
 from anchormatrix.records.host import HostState
 from anchormatrix.records.requests import Role
 from anchormatrix.records.session import (

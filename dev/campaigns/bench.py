@@ -9,7 +9,7 @@ from anchormatrix.devices.ascend_info import parse_info
 from anchormatrix.devices.ascend_topology import parse_topology
 from anchormatrix.engines.timing import Request
 from anchormatrix.engines.vllm_omni.parse import parse_serve_log
-from anchormatrix.measure.smoke import Expectation, judge_smoke, smoke_step
+from anchormatrix.measure.smokes.judging import Expectation, judge_smoke, smoke_step
 from anchormatrix.planning.groups import resolve_groups
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.host import HostState

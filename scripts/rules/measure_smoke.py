@@ -18,8 +18,8 @@ from anchormatrix.cli.command import run
 from anchormatrix.cli.measuring import add_options, open_rig, read_orders, say
 from anchormatrix.errors import ConfigError
 from anchormatrix.history.progress import recorded_steps
-from anchormatrix.measure import suspects
-from anchormatrix.measure.smoke_run import other_groups, run_smoke, smoke_command
+from anchormatrix.measure.smokes import suspects
+from anchormatrix.measure.smokes.running import other_groups, run_smoke, smoke_command
 from anchormatrix.planning.run_plan import required_run_plan
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.night import require_time

@@ -24,7 +24,7 @@ from anchormatrix.hosts.base import Completed
 from anchormatrix.measure import live_cards, served
 from anchormatrix.measure.order import SessionOrder, planned_command, planned_requests
 from anchormatrix.measure.session import run_session
-from anchormatrix.measure.smoke_run import run_smoke
+from anchormatrix.measure.smokes.running import run_smoke
 from anchormatrix.records.contract import Contract, ContractList, GroupCondition, ListedContract
 from anchormatrix.records.form import parse_form
 from anchormatrix.records.session import Answer, CaptureFile, CaptureStatus

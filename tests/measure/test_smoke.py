@@ -12,8 +12,8 @@ from measured import smoke_record, timed_session
 
 from anchormatrix.config.merge import DEFAULT_FILE, load_settings
 from anchormatrix.engines.timing import RankTiming, Request
-from anchormatrix.measure.expectation import comparable, expected_step
-from anchormatrix.measure.smoke import Expectation, SmokeJudgement, judge_smoke
+from anchormatrix.measure.smokes.expectation import comparable, expected_step
+from anchormatrix.measure.smokes.judging import Expectation, SmokeJudgement, judge_smoke
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.settings.policies import SmokeSettings
 from anchormatrix.records.settings.whole import Settings

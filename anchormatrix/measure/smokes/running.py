@@ -16,12 +16,12 @@ from anchormatrix.engines.timing import Request
 from anchormatrix.errors import BusyError, ContractError, InputError, LeaseError
 from anchormatrix.hosts.base import Lease, StopRecord
 from anchormatrix.measure import live_cards, room
-from anchormatrix.measure.expectation import History, comparable, expected_step
 from anchormatrix.measure.proof import prove
-from anchormatrix.measure.residue import damaged_within
 from anchormatrix.measure.rig import Rig
 from anchormatrix.measure.served import DidNotRunError, Served, stop_of
-from anchormatrix.measure.smoke import Expectation, SmokeJudgement, judge_smoke, smoke_step
+from anchormatrix.measure.smokes.expectation import History, comparable, expected_step
+from anchormatrix.measure.smokes.judging import Expectation, SmokeJudgement, judge_smoke, smoke_step
+from anchormatrix.measure.smokes.residue import damaged_within
 from anchormatrix.outputs.decoding import Output, broken
 from anchormatrix.planning.groups import show
 from anchormatrix.records.contract import Contract, ContractList, GroupCondition

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from anchormatrix.errors import ContractError, InputError
 from anchormatrix.hosts.base import Lease, StopRecord
-from anchormatrix.measure.expectation import expected_step, smoked_step
 from anchormatrix.measure.rig import Rig
-from anchormatrix.measure.smoke import Expectation, judge_smoke
-from anchormatrix.measure.smoke_run import smoke_under
+from anchormatrix.measure.smokes.expectation import expected_step, smoked_step
+from anchormatrix.measure.smokes.judging import Expectation, judge_smoke
+from anchormatrix.measure.smokes.running import smoke_under
 from anchormatrix.planning.groups import show
 from anchormatrix.records.contract import Contract
 from anchormatrix.records.form import Form

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from anchormatrix.errors import ConfigError, InputError
-from anchormatrix.measure.smoke import Expectation
+from anchormatrix.measure.smokes.judging import Expectation
 from anchormatrix.planning.groups import show
 from anchormatrix.records.contract import Contract, StoredContract
 from anchormatrix.records.form import Form, parse_form
